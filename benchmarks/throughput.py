@@ -1,0 +1,311 @@
+"""Steps a second on one core, ours beside the other trading environments, in one run.
+
+    pip install -e '.[bench]'
+    python benchmarks/throughput.py
+
+Every environment plays the same days (TSLA, the cell `tsla_main`: 126 steps an episode), shows seven days of
+bars where it can, and gets the same random actions, drawn beforehand as Python ints; the reset at an episode's
+end is part of the time. "gym.make" means as registered: gym-anytrading and CartPole come with Gymnasium's
+OrderEnforcing, ours and gym-trading-env register without it and ours refuses a step before reset itself.
+
+Seconds are seconds of processor time, so that what else the machine does counts little; on an idle machine
+they are those of the clock. In a round the contestants take turns in short slices until each has had its time; ratios are taken inside a
+round, and what is printed is the median over the rounds. All samples are in `results/throughput.json`.
+"""
+
+import argparse
+import gc
+import json
+import os
+import platform
+import sys
+import warnings
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from time import process_time
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+
+from fintrading_gym import ENV_ID
+from fintrading_gym import observations as view
+from fintrading_gym.errors import MissingExtra
+from fintrading_gym.windows import find_window
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RESULTS = Path(__file__).parent / "results" / "throughput.json"
+CELL, LOOKBACK, SEED = "tsla_main", 7, 0
+ROUNDS, SECONDS = 5, 0.3  # measurements of each contestant, and the least time of one
+SLICE = 0.05  # seconds that one plays before it is the next one's turn: what slows the machine slows all alike
+# Drawn from 0..5, so that `action % n` is uniform for environments of two and of three actions.
+DRAWN: list[int] = np.random.default_rng(SEED).integers(6, size=1_000).tolist()
+
+Env = gym.Env[Any, Any]
+Lap = Callable[[], int]  # does some work and says how many steps or texts that was
+Row = dict[str, Any]
+
+# ------------------------------------------------------------------------------------ the contestants
+
+
+def ours(observation: str) -> Env:
+    return gym.make(ENV_ID, cell=CELL, timesteps=None, observation=observation, lookback=LOOKBACK)
+
+
+def ours_raw() -> Env:
+    from fintrading_gym.env import FinMemTradingEnv
+
+    return FinMemTradingEnv(cell=CELL, timesteps=None, observation="vector", lookback=LOOKBACK)
+
+
+def anytrading() -> Env:
+    import gym_anytrading  # noqa: F401 - registers stocks-v0
+
+    first, days = find_window(CELL).span()
+    prices = table().rename(columns=str.capitalize)
+    return gym.make("stocks-v0", df=prices, window_size=LOOKBACK, frame_bound=(first, first + days))
+
+
+def trading_env(windows: int | None) -> Env:
+    import gym_trading_env  # noqa: F401 - registers TradingEnv
+
+    first, days = find_window(CELL).span()
+    prices = table()
+    inputs = {
+        "feature_close": prices.close.pct_change(),
+        "feature_volume": prices.volume / prices.volume.rolling(7).max(),
+    }
+    inputs |= {f"feature_{name}": prices[name] / prices.close for name in ("open", "high", "low")}
+    shown = prices.drop(columns="volume").assign(**inputs).iloc[first + 1 - (windows or 1) : first + days]
+    return gym.make("TradingEnv", df=shown, positions=[-1, 0, 1], initial_position=0, windows=windows, verbose=0)
+
+
+def table() -> "pd.DataFrame":
+    """Our adjusted bars of the ticker, as the peers take them."""
+    import pandas as pd
+
+    prices = find_window(CELL).load()
+    columns = {name: getattr(prices, name) for name in view.BARS}
+    return pd.DataFrame(columns, index=pd.to_datetime(list(prices.date)))
+
+
+OURS = "ours, vector"  # what the ratios compare with each row
+ANYTRADING, TRADING_ENV = "gym-anytrading", "gym-trading-env"
+
+ENVIRONMENTS: dict[str, Callable[[], Env]] = {
+    OURS: lambda: ours("vector"),
+    ANYTRADING: anytrading,
+    TRADING_ENV: lambda: trading_env(LOOKBACK),
+    "gym-trading-env, one bar": lambda: trading_env(None),
+    "CartPole-v1": lambda: gym.make("CartPole-v1"),
+    "ours, vector, without gym.make": ours_raw,
+    "ours, text": lambda: ours("text"),
+    "ours, both": lambda: ours("both"),
+}
+
+
+def text_views() -> Lap:
+    """The text view as the environment renders it: the day's part ready, the player's part new."""
+    window = find_window(CELL)
+    texts = view.market_texts(window, LOOKBACK, "full")
+    states = _states(len(texts))
+    stance = view.PERSONAS["adaptive"]
+
+    def lap() -> int:
+        for text, state in zip(texts, states, strict=True):
+            view.text_view(text, stance, len(texts) - 1, *state)
+        return len(texts)
+
+    return lap
+
+
+def texts_from_prices() -> Lap:
+    """The day's part of the text as well, which the environment renders once a window."""
+    window = find_window(CELL)
+    return lambda: len(view.market_texts.__wrapped__(window, LOOKBACK, "full"))
+
+
+def rows_copied() -> Lap:
+    """The bound of a vector step: nothing but a new array of the observation's size."""
+    rows = list(view.market_rows(find_window(CELL), LOOKBACK))
+
+    def lap() -> int:
+        for row in rows:
+            row.copy()
+        return len(rows)
+
+    return lap
+
+
+TEXTS, COPIES = "texts, as in a step", "observations copied, no game"
+PARTS: dict[str, Callable[[], Lap]] = {
+    TEXTS: text_views,
+    "texts, the day's part from prices": texts_from_prices,
+    COPIES: rows_copied,
+}
+
+# What the issues ask for: (row, column, at least).
+TARGETS: tuple[tuple[str, str, float], ...] = (
+    (ANYTRADING, "ratio", 1.5),
+    (ANYTRADING, "ratio", 2.0),
+    (TRADING_ENV, "ratio", 8.0),
+    (TEXTS, "per_second", 50_000.0),
+)
+
+# ------------------------------------------------------------------------------------- the measurement
+
+
+def playing(env: Env) -> Lap:
+    """Laps of the drawn actions, warmed up by one."""
+    step, reset = env.step, env.reset
+    actions = [action % int(env.action_space.n) for action in DRAWN]  # type: ignore[attr-defined]
+
+    def lap() -> int:
+        for action in actions:
+            _, _, terminated, truncated, _ = step(action)
+            if terminated or truncated:
+                reset()
+        return len(actions)
+
+    reset(seed=SEED)
+    lap()
+    return lap
+
+
+def contestants() -> dict[str, Lap]:
+    """Every contestant, ready to run."""
+    with warnings.catch_warnings():  # gym-trading-env turns all warnings into errors, for the whole process
+        if find_spec("gym_trading_env"):
+            import gym_trading_env.environments  # noqa: F401
+    with warnings.catch_warnings():
+        # gym-anytrading's observations are views of one table, and Gymnasium's checker says so on its first steps.
+        warnings.filterwarnings("ignore", message=".*share an object", category=UserWarning)
+        return {name: playing(make()) for name, make in ENVIRONMENTS.items()} | {
+            name: make() for name, make in PARTS.items()
+        }
+
+
+def measure(laps: dict[str, Lap], rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Steps or texts a second: one rate a contestant and round."""
+    samples: dict[str, list[float]] = {name: [] for name in laps}
+    for _ in range(rounds):
+        done, spent = dict.fromkeys(laps, 0), dict.fromkeys(laps, 0.0)
+        while min(spent.values()) < seconds:
+            for name, lap in laps.items():
+                gc.collect()
+                count, time = _slice(lap)
+                done[name] += count
+                spent[name] += time
+        for name, rates in samples.items():
+            rates.append(done[name] / spent[name])
+    return samples
+
+
+def _slice(lap: Lap) -> tuple[int, float]:
+    """Some laps, at least SLICE seconds long, and what they took."""
+    done, begin = 0, process_time()
+    while (spent := process_time() - begin) < SLICE:
+        done += lap()
+    return done, spent
+
+
+# ------------------------------------------------------------------------------------------ the report
+
+
+def rows(samples: dict[str, list[float]]) -> list[Row]:
+    """One row a contestant: the median rate, and how many times faster ours is, round by round."""
+    return [_row(name, rates, samples[OURS]) for name, rates in samples.items()]
+
+
+def _row(name: str, rates: list[float], reference: list[float]) -> Row:
+    ratios = [ours / theirs for ours, theirs in zip(reference, rates, strict=True)]
+    return {
+        "name": name,
+        "per_second": median(rates),
+        "slowest": min(rates),
+        "fastest": max(rates),
+        "ratio": median(ratios),
+        "ratio_lowest": min(ratios),
+        "ratio_highest": max(ratios),
+    }
+
+
+def verdicts(table: list[Row]) -> list[Row]:
+    """One row a target: what is asked and what was measured."""
+    found = {row["name"]: row for row in table}
+    return [
+        {"name": name, "column": column, "at_least": least, "measured": found[name][column]}
+        for name, column, least in TARGETS
+    ]
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers depend on."""
+    packages = ("fintrading-gym", "gymnasium", "numpy", "pandas", "gym-anytrading", "gym-trading-env")
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cpus": os.cpu_count(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in packages},
+    }
+
+
+def show(facts: dict[str, Any], table: list[Row], targets: list[Row]) -> None:
+    print(", ".join(f"{name} {fact}" for name, fact in facts.items()))
+    print(f"\n{'':34} {'per second':>11} {'slowest .. fastest':>24}   ours, vector / it (lowest .. highest)")
+    for row in table:
+        spread = f"{row['slowest']:,.0f} .. {row['fastest']:,.0f}"
+        ratio = f"{row['ratio']:.2f} ({row['ratio_lowest']:.2f} .. {row['ratio_highest']:.2f})"
+        print(f"{row['name']:34} {row['per_second']:>11,.0f} {spread:>24}   {ratio}")
+    print()
+    for row in targets:
+        reached = "reached" if row["measured"] >= row["at_least"] else "missed"
+        what = f"{OURS} / {row['name']}" if row["column"] == "ratio" else f"{row['name']}, a second"
+        print(f"{what:36} at least {row['at_least']:>9,.1f}: {row['measured']:>11,.2f} {reached}")
+
+
+def _states(count: int) -> list[tuple[int, float, int, tuple[float, ...]]]:
+    """Made-up player's states for the text view: position, cumulative return, step, last decisions."""
+    random = np.random.default_rng(SEED)
+    return [
+        (
+            int(random.integers(-1, 2)),
+            float(random.normal(0, 0.2)),
+            step,
+            tuple(random.integers(-1, 2, view.REMEMBERED).astype(float).tolist()),
+        )
+        for step in range(count)
+    ]
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--rounds", type=int, default=ROUNDS, help="measurements of each contestant")
+    options.add_argument("--seconds", type=float, default=SECONDS, help="least time of one measurement")
+    options.add_argument("--out", type=Path, default=RESULTS, help="where the samples go, as JSON")
+    chosen = options.parse_args()
+    missing = [peer for peer in (ANYTRADING, TRADING_ENV) if not find_spec(peer.replace("-", "_"))]
+    if missing:
+        print(MissingExtra(f"The comparison with {' and '.join(missing)}", "bench"), file=sys.stderr)
+        return 2
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    samples = measure(contestants(), chosen.rounds, chosen.seconds)
+    facts, table = machine(), rows(samples)
+    targets = verdicts(table)
+    show(facts, table, targets)
+    found = {"machine": facts, "rows": table, "targets": targets, "samples": samples}
+    chosen.out.parent.mkdir(parents=True, exist_ok=True)
+    chosen.out.write_text(json.dumps(found, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""What several test files need: small tables whose numbers are in the tests, and quick hypothesis settings."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import settings
+
+from fintrading_gym.windows import Window, read_prices
+
+settings.register_profile("default", deadline=None, max_examples=50)
+settings.load_profile("default")
+
+
+def table_of(closes, opens=None, first="2022-01-03"):
+    """A price table of these closes on consecutive calendar days, one unit of room around each bar."""
+    closes = np.asarray(closes, np.float64)
+    opens = closes if opens is None else np.asarray(opens, np.float64)
+    start = datetime.date.fromisoformat(first)
+    return pd.DataFrame(
+        {
+            "date": [str(start + datetime.timedelta(days=k)) for k in range(len(closes))],
+            "open": opens,
+            "high": np.maximum(opens, closes),
+            "low": np.minimum(opens, closes),
+            "close": closes,
+            "adj_close": closes,
+            "volume": np.arange(len(closes)) * 10 + 1000,
+        }
+    )
+
+
+def window_of(closes, opens=None, skip=0):
+    """The whole of such a table as a window, or all but its first `skip` days."""
+    prices = read_prices(table_of(closes, opens))
+    return Window("TEST", prices.date[skip], prices.date[-1], prices)
+
+
+@pytest.fixture
+def four_days():
+    """Closes 100, 110, 99, 99 with opens of their own: log returns +0.0953, -0.1054, 0."""
+    return window_of([100.0, 110.0, 99.0, 99.0], [100.0, 104.0, 112.0, 98.0])

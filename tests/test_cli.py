@@ -1,0 +1,175 @@
+"""The command line: what it prints, what it writes, and how it ends."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import table_of
+
+from fintrading_gym.windows import CELLS, DATA
+
+FINTRADING = str(Path(sys.executable).with_name("fintrading"))
+
+AGENTS = """
+import time
+
+def contrarian(task):
+    return lambda observation: 0
+
+def broken(task):
+    def decide(observation):
+        raise RuntimeError("no model")
+    return decide
+
+def slow(task):
+    def decide(observation):
+        time.sleep(0.2)
+        return 2
+    return decide
+"""
+
+
+def run(*words, cwd=None, code=0):
+    done = subprocess.run(
+        [FINTRADING, *map(str, words)], capture_output=True, text=True, cwd=cwd, env={**os.environ, "COLUMNS": "120"}
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "my_agents.py").write_text(AGENTS)
+    return tmp_path
+
+
+def test_cells_tasks_and_agents_are_listed():
+    listed = run("cells").stdout
+    assert all(name in listed for name in CELLS)
+    assert "-0.2551" in listed
+    assert run("tasks").stdout.count("adaptive") == 8  # task and persona, four cells
+    listed = run("agents").stdout
+    assert "buy_and_hold" in listed
+    assert "Long every day." in listed
+
+
+@pytest.mark.parametrize("words", [(), ("play",), ("leaderboard",), ("data",)])
+def test_help_has_examples_or_commands(words):
+    text = run(*words, "--help").stdout
+    assert "Usage: fintrading" in text
+    assert "fintrading play" in text or "fintrading leaderboard" in text or "Commands" in text
+
+
+def test_play_prints_each_day_and_a_summary():
+    text = run("play", "momentum", "--cell", "nvda_bull_2023", "--timesteps", "5", "--verbose").stdout
+    assert "2023-01-03" in text
+    assert "2023-01-09" in text
+    assert "score" in text
+    assert "luck" in text
+
+
+def test_play_gives_json(folder):
+    data = json.loads(run("play", "my_agents:contrarian", "--timesteps", "3", "--json", cwd=folder).stdout)
+    assert [row["position"] for row in data["ledger"]] == [-1, -1, -1]
+    assert data["ledger"][0]["date"] == "2022-10-06"
+    assert data["summary"]["cumulative_return"] == pytest.approx(sum(row["log_return"] for row in data["ledger"]))
+    assert (data["cell"], data["persona"], data["timesteps"], data["failure"]) == ("tsla_main", "adaptive", 3, None)
+    assert len(data["data_sha256"]) == 64
+
+
+def test_play_to_the_windows_end_on_ones_own_table(folder):
+    table_of([10.0, 11.0, 12.0, 11.5, 13.0]).to_csv(folder / "mine.csv", index=False)
+    words = ("play", "buy_and_hold", "--cell", "mine.csv:2022-01-04:2022-01-07", "--timesteps", "all", "--json")
+    data = json.loads(run(*words, cwd=folder).stdout)
+    assert [row["date"] for row in data["ledger"]] == ["2022-01-04", "2022-01-05", "2022-01-06"]
+
+
+def test_leaderboard_prints_and_writes_rows(folder):
+    words = ("--agents", "flat,random,my_agents:contrarian,oracle", "--cells", "tsla_main,spy_bear_2022")
+    more = ("--seeds", 2, "--personas", "adaptive,risk_averse", "--timesteps", 10, "--csv", "r.csv", "--json", "r.json")
+    text = run("leaderboard", *words, *more, cwd=folder).stdout
+    assert "these ignore the persona and play once for all: flat, random, oracle" in text
+    assert "oracle is not ranked: knows the future" in text
+    rows = json.loads((folder / "r.json").read_text())
+    with (folder / "r.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == len(rows) == 2 + 4 + 8 + 2
+    assert {row["persona"] for row in rows if row["agent"] == "my_agents:contrarian"} == {"adaptive", "risk_averse"}
+
+
+def test_two_boards_are_the_same_bytes(tmp_path):
+    for name in ("a.json", "b.json"):
+        run("leaderboard", "--agents", "random,sma_cross", "--cells", "tsla_main", "--json", tmp_path / name)
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+def test_a_failed_agent_ends_with_1_and_the_others_are_ranked(folder):
+    done = run("leaderboard", "--agents", "my_agents:broken,flat", "--cells", "tsla_main", cwd=folder, code=1)
+    assert "broken is not ranked: 5 of 5 episodes failed (day 1: RuntimeError: no model)" in done.stdout
+    assert "0.708" in done.stdout
+    done = run("play", "my_agents:broken", cwd=folder, code=1)
+    assert "broke off: day 1: RuntimeError: no model" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("play", "buy_and_hld"), "Did you mean 'buy_and_hold'"),
+        (("play", "flat", "--cell", "tsla_man"), "Did you mean 'tsla_main'"),
+        (("play", "flat", "--persona", "adaptve"), "Did you mean 'adaptive'"),
+        (("play", "flat", "--timesteps", "0"), "--timesteps '0'"),
+        (("play", "flat", "--timesteps", "many"), "nor 'all'"),
+        (("play", "flat", "--hold", "kep"), "Did you mean 'keep'"),
+        (("play", "flat", "--fill", "closed"), "Did you mean 'close'"),
+        (("play", "flat", "--cost-bps", "-1"), "cost_bps=-1.0"),
+        (("play", "flat", "--cell", "no.csv:2022-01-03:2022-02-03"), "no.csv: cannot be read"),
+        (("play", "flat", "--cell", "TSLA:2022-01-03:2032-02-03"), "2021-01-04..2023-06-30"),
+        (("leaderboard", "--agents", ","), "names nothing"),
+        (("leaderboard", "--agents", "flat", "--cells", "tsla_main,spy"), "No cell 'spy'"),
+        (("leaderboard", "--agents", "flat", "--csv", "no/such/folder/rows.csv"), "No such file or directory"),
+        (("leaderboard", "--hold", "kept"), "Did you mean 'keep'"),
+    ],
+)
+def test_bad_usage_is_one_line_and_ends_with_2(words, told, tmp_path):
+    done = run(*words, cwd=tmp_path, code=2)
+    assert told in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_an_unknown_flag_ends_with_2():
+    run("play", "flat", "--cel", "tsla_main", code=2)
+
+
+def test_an_interrupt_keeps_what_is_finished_and_ends_with_130(folder):
+    words = ["leaderboard", "--agents", "flat,my_agents:slow", "--cells", "tsla_main", "--csv", "rows.csv"]
+    process = subprocess.Popen(
+        [FINTRADING, *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(5)  # flat is done by then, the slow agent needs ten seconds an episode
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "flat" in out
+    assert len((folder / "rows.csv").read_text().splitlines()) == 2
+
+
+def test_data_check_verifies_the_bundled_tables():
+    text = run("data", "check").stdout
+    assert text.count("ok ") == 10
+    assert "TSLA.csv: 627 days, 2021-01-04..2023-06-30" in text
+
+
+def test_data_check_tells_every_bad_file_and_ends_with_1(tmp_path):
+    good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
+    good.write_bytes((DATA / "SPY.csv").read_bytes())
+    bad.write_text((DATA / "SPY.csv").read_text().replace("368.79", "-368.79", 1))
+    done = run("data", "check", bad, good, tmp_path / "none.csv", code=1)
+    assert "BAD  bad.csv, row 1 (2021-01-04), column close: -368.79 is not a positive price" in done.stdout
+    assert "ok   good.csv" in done.stdout
+    assert "none.csv: cannot be read" in done.stdout
