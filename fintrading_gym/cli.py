@@ -147,9 +147,10 @@ def leaderboard(
     ]
     played[0].make(observation="vector").close()  # a wrong setting fails before the first episode
     rows, interrupted = _run(board.plan(players, played))
-    for path, write in ((csv_file, _write_csv), (json_file, _write_json)):
-        if path:
-            write(Path(path), rows)
+    if csv_file:
+        _write_csv(Path(csv_file), rows)
+    if json_file:
+        _write_json(Path(json_file), rows)
     _print_board(rows, players)
     if interrupted:
         raise typer.Exit(130)

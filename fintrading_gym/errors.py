@@ -40,7 +40,7 @@ def lookup(kind: str, name: object, table: Mapping[str, V]) -> V:
 
 
 def did_you_mean(name: object, names: Iterable[str]) -> str:
-    """ " Did you mean 'tsla_main'?" for the nearest of `names`, upper and lower case alike; "" if none is near."""
+    """The end of a message: the nearest of `names`, upper and lower case alike; empty if none is near."""
     written = {allowed.lower(): allowed for allowed in names}
     near = difflib.get_close_matches(str(name).lower(), written, n=1, cutoff=0.5)
     return f" Did you mean {written[near[0]]!r}?" if near else ""

@@ -221,9 +221,12 @@ def _answer(text: str) -> _Found:
     if not text.strip(_BLANK):
         return _Found(reason="empty")
     cuts: tuple[Callable[[str], str], ...] = (str, _final_channel, _without_reasoning)
+    seen = ""
     for cut in cuts:  # str cuts nothing
         text = cut(text)
-        body = _unfenced(text)
+        if text == seen:
+            continue
+        seen, body = text, _unfenced(text)
         decoded = _load(body, set()) if body.startswith('"') else None
         if isinstance(decoded, str):
             found = _scan(decoded) if _is_json(decoded.strip(_BLANK)) else _Found(reason="no_object")
@@ -310,7 +313,7 @@ def _scan(text: str) -> _Found:
     for start, end in spans:
         span = text[start:end]
         if len(span) < len('{"action":0}'):  # 64 KiB of {} must not cost 30,000 readings
-            found.reason = "no_decision" if span[1] in "\"'}" else found.reason
+            found.reason = "no_decision" if span[1:].lstrip()[0] in "\"'}" else found.reason
             continue
         repaired: set[str] = set()
         value = _read(span, repaired)

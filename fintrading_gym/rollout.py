@@ -1,8 +1,8 @@
 """Who plays, what is played, and one episode of it."""
 
 import importlib
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -43,7 +43,7 @@ class Task:
 
     def make(self, **keywords: Any) -> gym.Env[Any, Any]:
         """The task's environment; `keywords` (observation, action, render_mode) are passed on."""
-        settings = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "seed"}
+        settings = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "seed"}
         return gym.make(ENV_ID, **settings, **keywords)
 
     def market(self) -> tuple[Floats, Floats]:
@@ -62,9 +62,15 @@ class Episode:
     decisions: tuple[Decision | None, ...]  # one a ledger entry, as the agent gave them; None: it gave none
     score: float | None  # fintrading_score; None: the agent failed
     failure: str | None = None  # why the episode was broken off; None: played to the end
+    log: tuple[dict[str, Any], ...] = ()  # what the agent kept of each day in its attribute `log`, if it has one
 
 
-def rollout(agent: Agent, env: gym.Env[Any, Any], seed: int | None = None) -> Episode:
+def rollout(
+    agent: Agent,
+    env: gym.Env[Any, Any],
+    seed: int | None = None,
+    on_day: Callable[[Agent], None] | None = None,
+) -> Episode:
     """Play one episode.
 
     An agent that raises, or answers with what is no decision, ends its episode: `failure` then says
@@ -74,6 +80,7 @@ def rollout(agent: Agent, env: gym.Env[Any, Any], seed: int | None = None) -> Ep
         agent: called once a day with the observation.
         env: of `gym.make("FinMemTrading-v0", ...)`, wrapped or not.
         seed: for `env.reset`.
+        on_day: called with the agent after each day, to show progress.
     """
     game: Any = env.unwrapped
     observation, info = env.reset(seed=seed)
@@ -85,9 +92,15 @@ def rollout(agent: Agent, env: gym.Env[Any, Any], seed: int | None = None) -> Ep
             observation, _, _, over, info = env.step(_as_action(answer))
         except Exception as fault:  # strangers' code: whatever it raises ends its own episode, and is told
             failure = f"day {len(decisions) + 1}: {type(fault).__name__}: {fault}"
-            return Episode(game.ledger(), tuple(decisions), None, failure)
+            return Episode(game.ledger(), tuple(decisions), None, failure, _log(agent))
         decisions.append(_as_decision(answer))
-    return Episode(info["ledger"], tuple(decisions), info["score"])
+        if on_day:
+            on_day(agent)
+    return Episode(info["ledger"], tuple(decisions), info["score"], log=_log(agent))
+
+
+def _log(agent: Agent) -> tuple[dict[str, Any], ...]:
+    return tuple(getattr(agent, "log", ()))
 
 
 def _as_action(answer: Any) -> Any:
@@ -112,6 +125,8 @@ class Traits:
     uses_persona: bool = True  # False: every persona gives the same episode, so one is played
     uses_seed: bool = True  # False: every seed gives the same episode, so one is played
     ranked: bool = True  # False: shown without a rank (it knows the future)
+    concurrent: bool = False  # True: its agents wait rather than compute, so episodes may run in threads
+    options: tuple[str, ...] = ()  # keywords that the factory takes beside the task and the argument
 
 
 @dataclass(frozen=True)
@@ -121,6 +136,7 @@ class Player:
     name: str
     factory: Callable[..., Agent]
     argument: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)  # of those that `traits.options` names
 
     @property
     def traits(self) -> Traits:
@@ -128,14 +144,15 @@ class Player:
         traits: Traits = getattr(self.factory, "traits", Traits())
         return traits
 
-    def play(self, task: Task) -> Episode:
-        """One episode by an agent made for it."""
-        with task.make() as env:
-            try:
-                agent = self.factory(task) if self.argument is None else self.factory(task, self.argument)
-            except Exception as fault:  # a stranger's factory, as in `rollout`
-                return Episode(Ledger(), (), None, f"before day 1: {type(fault).__name__}: {fault}")
-            return rollout(agent, env, task.seed)
+    def play(self, task: Task, on_day: Callable[[Agent], None] | None = None) -> Episode:
+        """One episode by an agent made for it; `on_day` as in `rollout`."""
+        arguments = (task,) if self.argument is None else (task, self.argument)
+        env = task.make()
+        try:
+            agent = self.factory(*arguments, **self.options)
+        except Exception as fault:  # a stranger's factory, as in `rollout`
+            return Episode(Ledger(), (), None, f"before day 1: {type(fault).__name__}: {fault}")
+        return rollout(agent, env, task.seed, on_day)
 
 
 def registered() -> dict[str, EntryPoint]:

@@ -8,6 +8,7 @@ import re
 import reprlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date as Date  # noqa: N812 - `date` is a column here
 from functools import cache
@@ -124,7 +125,7 @@ EVALUATION: dict[str, Window] = {
     "spy_bear_2022": Window("SPY", "2022-01-03", "2022-10-14"),
     "nvda_bull_2023": Window("NVDA", "2023-01-03", "2023-06-30"),
 }
-# The windows from which the paper's printed buy-and-hold rows really come (arXiv 2311.13743: Table I, and the ablations).
+# The windows from which the paper's printed buy-and-hold rows really come (arXiv 2311.13743: Table I, the ablations).
 PAPER: dict[str, Window] = {
     "paper_tsla": Window("TSLA", "2022-10-10", "2023-04-06"),
     "paper_nflx": Window("NFLX", "2022-10-06", "2023-04-05"),
@@ -149,10 +150,8 @@ def find_window(cell: str | Window) -> Window:
         name, *days = cell.rsplit(":", 2)
         if len(days) != 2:
             raise DataError(f"{cell!r} is neither TICKER:FIRST:LAST nor FILE.csv:FIRST:LAST nor a cell's name")
-        if name.lower().endswith(".csv"):
-            window = Window(Path(name).stem.upper(), days[0], days[1], read_prices(name))
-        else:
-            window = Window(name, days[0], days[1])
+        prices = read_prices(name) if name.lower().endswith(".csv") else None
+        window = Window(Path(name).stem.upper() if prices else name, days[0], days[1], prices)
     else:
         window = lookup("cell", cell, CELLS)
     window.span()
@@ -190,7 +189,7 @@ def read_prices(source: "str | Path | pd.DataFrame") -> Prices:
         name = "DataFrame"
         table, content = _read_frame(source)
     if len(table["date"]) < 2:
-        raise DataError(f"{name}: its number of rows is {len(table['date'])}; a price table needs at least 2")
+        raise DataError(f"{name}: {len(table['date'])} rows; a price table needs at least 2")
     date = _dates(table["date"], name)
     column = {c: _numbers(table[c], c, name, date) for c in COLUMNS[1:]}
     _check_ranges(column, name, date)
@@ -211,10 +210,8 @@ def iso_date(value: object) -> str | None:
     """`value`, a string YYYY-MM-DD or any date or time, as an ISO date; None if it is none."""
     text = str(value)[:10] if isinstance(value, Date | np.datetime64) else value
     if isinstance(text, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII):
-        try:
+        with suppress(ValueError):  # such as 2022-02-30
             return Date.fromisoformat(text).isoformat()
-        except ValueError:  # such as 2022-02-30
-            return None
     return None
 
 
@@ -226,7 +223,7 @@ def _read_csv(path: Path) -> tuple[Table, bytes]:
     except OSError as fault:
         raise DataError(f"{path}: cannot be read ({fault.strerror})") from fault
     except (ValueError, csv.Error) as fault:  # ValueError: no UTF-8, or a path with a null byte
-        raise DataError(f"{path.name!r}: is no CSV table ({fault})") from fault
+        raise DataError(f"{path.name!r} is no CSV table ({fault})") from fault
     _check_header(header, path.name)
     for number, row in enumerate(rows, 1):
         if len(row) != len(header):
@@ -250,54 +247,50 @@ def _read_frame(frame: "pd.DataFrame") -> tuple[Table, bytes]:
 
 def _check_header(header: list[str], name: str) -> None:
     for wanted in COLUMNS:
-        if header.count(wanted) != 1:
-            found = "more than one" if wanted in header else "no"
-            raise DataError(
-                f"{name}: {found} column {wanted!r}; a price table has {list(COLUMNS)}, this one"
-                f" {_brief(header)}.{did_you_mean(wanted, set(header) - set(COLUMNS))}"
-            )
+        if wanted not in header:
+            hint = did_you_mean(wanted, [c for c in header if c not in COLUMNS])
+            needs = f"a price table has {list(COLUMNS)}, this one {_brief(header)}"
+            raise DataError(f"{name}: no column {wanted!r}; {needs}.{hint}")
+        if header.count(wanted) > 1:
+            raise DataError(f"{name}: {header.count(wanted)} columns {wanted!r}; a price table has one of each")
 
 
 def _dates(values: list[object], name: str) -> tuple[str, ...]:
     dates = [iso_date(value) for value in values]
     malformed = np.array([date is None for date in dates])
-    _refuse(malformed, values, "date", name, None, "is not a date of the form YYYY-MM-DD")
+    _refuse(malformed, values, name, "date", "is not a date of the form YYYY-MM-DD")
     date = tuple(filter(None, dates))
     step = np.diff(np.array(date, "datetime64[D]").astype(np.int64), prepend=-(10**9))
-    _refuse(step == 0, date, "date", name, None, "stands twice")
-    _refuse(step < 0, date, "date", name, None, "is earlier than the row before it")
+    _refuse(step == 0, date, name, "date", "stands twice")
+    _refuse(step < 0, date, name, "date", "is earlier than the row before it")
     return date
 
 
 def _numbers(values: list[object], column: str, name: str, date: tuple[str, ...]) -> Floats:
     numbers = np.array([float(text) if NUMBER.fullmatch(text) else math.nan for text in map(str, values)])
-    _refuse(~np.isfinite(numbers), values, column, name, date, "is not a finite number")
+    _refuse(~np.isfinite(numbers), values, name, column, "is not a finite number", date)
     return numbers
 
 
 def _check_ranges(column: dict[str, Floats], name: str, date: tuple[str, ...]) -> None:
-    def refuse(bad: NDArray[np.bool_], c: str, complaint: str) -> None:
-        _refuse(bad, column[c].tolist(), c, name, date, complaint)
+    def outside(c: str, low: float | Floats, high: float | Floats) -> NDArray[np.bool_]:
+        return (column[c] < low) | (column[c] > high)
 
-    for price in ("open", "high", "low", "close", "adj_close"):
-        outside = (column[price] < PRICE[0]) | (column[price] > PRICE[1])
-        refuse(outside, price, f"is not a positive price ({PRICE[0]:g}..{PRICE[1]:g})")
-    outside = (column["volume"] < VOLUME[0]) | (column["volume"] > VOLUME[1])
-    refuse(outside, "volume", f"is not a number of shares ({VOLUME[0]:g}..{VOLUME[1]:g})")
-    refuse(column["low"] > column["high"], "low", "is above the day's high")
-    for price in ("open", "close"):
-        # Vendors round each field on its own, so a close may stand a hair outside its day's range.
-        outside = (column[price] < column["low"] * (1 - 1e-3)) | (column[price] > column["high"] * (1 + 1e-3))
-        refuse(outside, price, "lies outside the day's low..high")
+    low, high = column["low"], column["high"]
+    # Vendors round each field on its own, so a close may stand a hair outside its day's range.
+    day = (low * (1 - 1e-3), high * (1 + 1e-3))
+    faults = [
+        *((c, outside(c, *PRICE), f"is not a positive price ({PRICE[0]:g}..{PRICE[1]:g})") for c in COLUMNS[1:6]),
+        ("volume", outside("volume", *VOLUME), f"is not a number of shares ({VOLUME[0]:g}..{VOLUME[1]:g})"),
+        ("low", low > high, "is above the day's high"),
+        *((c, outside(c, *day), "lies outside the day's low..high") for c in ("open", "close")),
+    ]
+    for c, bad, complaint in faults:
+        _refuse(bad, column[c].tolist(), name, c, complaint, date)
 
 
 def _refuse(
-    bad: NDArray[np.bool_],
-    values: Sequence[object],
-    column: str,
-    name: str,
-    date: tuple[str, ...] | None,
-    complaint: str,
+    bad: NDArray[np.bool_], values: Sequence[object], name: str, column: str, complaint: str, date: Sequence[str] = ()
 ) -> None:
     """Raise for the first row where `bad` holds."""
     if bad.any():

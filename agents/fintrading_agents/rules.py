@@ -11,11 +11,13 @@ from fintrading_gym.observations import PRICE_SCALE, columns
 from fintrading_gym.rollout import Agent, Task, Traits
 
 
-def _player(**traits: bool) -> Callable[[Callable[[Task], Agent]], Callable[[Task], Agent]]:
-    """Rules ignore the persona, and all but `random` the seed."""
+def _player(
+    uses_seed: bool = False, ranked: bool = True
+) -> Callable[[Callable[[Task], Agent]], Callable[[Task], Agent]]:
+    """Mark a rule's factory: rules ignore the persona, and all but `random` the seed."""
 
     def mark(factory: Callable[[Task], Agent]) -> Callable[[Task], Agent]:
-        factory.traits = Traits(**{"uses_persona": False, "uses_seed": False} | traits)  # type: ignore[attr-defined]
+        factory.traits = Traits(uses_persona=False, uses_seed=uses_seed, ranked=ranked)  # type: ignore[attr-defined]
         return factory
 
     return mark
