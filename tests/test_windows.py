@@ -638,6 +638,14 @@ def test_a_fault_in_one_field_of_a_file_is_told_with_file_row_and_column(tmp_pat
     assert complaint in message
 
 
+@pytest.mark.parametrize(("column", "values"), [("volume", ABSENT + NO_NUMBER), ("date", NO_DATE)])
+def test_none_of_the_words_that_pass_for_numbers_or_dates_elsewhere_passes_here(write, column, values):
+    for value in values:
+        written = value if '"' in value else f'"{value}"'
+        message = refusal(write(text(planted(2, column, written))))
+        assert re.match(rf"mine.csv, row 3( \(2021-01-06\))?, column {column}: '.*' is not a (finite|date)", message)
+
+
 MISSING = [None, np.nan, pd.NA, pd.NaT, float("inf"), -np.inf, np.float32("nan")]
 NO_NUMBERS = [True, np.True_, 3j, [1.0], (), {}, b"1", "x", pd.Timestamp(0), datetime.date(2022, 1, 3), pd.Timedelta(1)]
 NO_DATES = [None, np.nan, pd.NA, pd.NaT, 20210106, 20210106.0, 0, True, [], datetime.time(1), b"2021-01-06"]
