@@ -7,6 +7,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
+from fintrading_gym import masking
 from fintrading_gym import observations as view
 from fintrading_gym.errors import lookup
 from fintrading_gym.ledger import Ledger
@@ -79,6 +80,9 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
     and prices as they are; `detail="brief"` leaves the table of bars out. `observation="both"`:
     `Dict(text, vector)`.
 
+    `identity` says how much of that the text view hides. With "coarse" the bars of both views, and the
+    agent's own return in them, are rounded; at every other level the vector view is the same to the bit.
+
     ## Rewards
     `position_i * ln(p_{i+1} / p_i) - cost_bps * 1e-4 * |change of position|`; with
     `fill="next_open"`: `position_{i-1} * ln(o_{i+1} / p_i) + position_i * ln(p_{i+1} / o_{i+1})`
@@ -96,7 +100,8 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
     `reset` and `step` tell of the day that the observation shows: `date`, `price` (adjusted close,
     USD), `position` (held into it), `log_return` (earned into it), `cumulative_log_return`, `valid`
     (False: there was no decision, and `reason` says why). The last step adds `ledger`
-    (`fintrading_gym.ledger.Ledger`) and `score` (`fintrading_gym.metrics.fintrading_score`).
+    (`fintrading_gym.ledger.Ledger`) and `score` (`fintrading_gym.metrics.fintrading_score`). All of it is
+    true at every level of `identity`, as rewards are: it is for whoever keeps the books, not for the agent.
 
     ## Arguments
     * `cell`: a cell's name, `"TICKER:FIRST:LAST"`, `"FILE.csv:FIRST:LAST"` or a `Window`
@@ -108,6 +113,8 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
     * `cost_bps`: cost of changing the position by 1, in basis points
     * `fill`: `close`, `next_open`
     * `start`: `first`, `random`
+    * `identity`: `real`, `names` (ticker hidden), `names+dates` (and dates), `masked` (and the level of
+      prices and volumes), `coarse` (and rounded); see `fintrading_gym.masking`
     * `lookback`: days of bars shown
     * `detail`: `full`, `brief`
     * `render_mode`: `ansi` (the last step as a line), `rgb_array` (chart), `human` (prints the line)
@@ -137,6 +144,7 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
         cost_bps: float = 0.0,
         fill: str = "close",
         start: str = "first",
+        identity: str = "real",
         lookback: int = 7,
         detail: str = "full",
         render_mode: str | None = None,
@@ -149,6 +157,7 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
             ("hold rule", hold, HOLD_RULES),
             ("fill", fill, FILLS),
             ("start", start, STARTS),
+            ("identity", identity, masking.IDENTITIES),
             ("detail", detail, dict.fromkeys(view.DETAILS)),
         ):
             lookup(kind, name, table)
@@ -171,8 +180,9 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
         self._market: list[float] = market.tolist()  # plain floats: indexing an array in step() costs ten times as much
         self._overnight: list[float] = overnight.tolist()
         self._intraday: list[float] = (market - overnight).tolist()
-        self._rows = list(view.market_rows(self.window, lookback))
-        self._texts = view.market_texts(self.window, lookback, detail) if observation != "vector" else ()
+        self.sight = view.Sight(self.window, lookback, detail, identity)
+        self._rows = list(view.market_rows(masking.bars(self.window, identity), lookback))
+        self._texts = view.market_texts(self.sight) if observation != "vector" or identity == "coarse" else ()
         self.observation_space = _observation_space(observation, lookback)
         self.action_space = spaces.Discrete(3) if action == "index" else spaces.Text(1 << 16, charset=ASCII)
         self._begin(0, 0)
@@ -280,6 +290,8 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
         self._cumulative = 0.0
         self._recent = view.NONE_YET
         self._log = []
+        if self._texts and self.sight.identity not in masking.DATED:  # these count from the episode's first day
+            self._texts = view.market_texts(self.sight, day)
 
     def _read(self, action: Any) -> tuple[int, str | None]:
         """The action as an index, and why it is no decision (None: it is one)."""
@@ -299,7 +311,8 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
         return index, None
 
     def _observe(self, day: int) -> Any:
-        state = (self._position, self._cumulative, day - self._first, self._recent)
+        cumulative = masking.own_return(self._cumulative, self.sight.identity)
+        state = (self._position, cumulative, day - self._first, self._recent)
         if self.observation == "vector":
             return vector_view(self._rows[day], *state)
         text = view.text_view(self._texts[day], view.PERSONAS[self.persona], self.timesteps, *state)

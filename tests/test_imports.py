@@ -17,7 +17,8 @@ GROUND = {
     "metrics": set(),
     "replies": set(),
     "windows": {"errors"},
-    "observations": {"windows"},
+    "masking": {"windows"},
+    "observations": {"masking", "windows"},
     "ledger": {"metrics", "replies"},
 }
 
