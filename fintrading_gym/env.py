@@ -15,6 +15,7 @@ from fintrading_gym.metrics import HOLD, fintrading_score
 from fintrading_gym.observations import vector_view
 from fintrading_gym.replies import ACTIONS, parse
 from fintrading_gym.windows import Floats, Window, find_window
+from fintrading_gym.worlds import find_world
 
 # "text" stands for whatever a model may reply; a sampled action is printable ASCII and no decision.
 ASCII = "".join(map(chr, range(32, 127))) + "\n\t"
@@ -115,6 +116,8 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
     * `start`: `first`, `random`
     * `identity`: `real`, `names` (ticker hidden), `names+dates` (and dates), `masked` (and the level of
       prices and volumes), `coarse` (and rounded); see `fintrading_gym.masking`
+    * `world`: `real`, or a counterfactual one: `mirror`, `shuffled`, `reversed`, `renamed`, with a seed as
+      in `shuffled:1`; see `fintrading_gym.worlds`
     * `lookback`: days of bars shown
     * `detail`: `full`, `brief`
     * `render_mode`: `ansi` (the last step as a line), `rgb_array` (chart), `human` (prints the line)
@@ -145,11 +148,12 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
         fill: str = "close",
         start: str = "first",
         identity: str = "real",
+        world: str = "real",
         lookback: int = 7,
         detail: str = "full",
         render_mode: str | None = None,
     ):
-        self.window = find_window(cell)
+        self.window = find_world(find_window(cell), world)
         for kind, name, table in (
             ("persona", persona, view.PERSONAS),
             ("observation", observation, OBSERVATION),

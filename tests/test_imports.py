@@ -18,6 +18,7 @@ GROUND = {
     "replies": set(),
     "windows": {"errors"},
     "masking": {"windows"},
+    "worlds": {"errors", "windows"},
     "observations": {"masking", "windows"},
     "ledger": {"metrics", "replies"},
 }
