@@ -107,7 +107,7 @@ def test_a_run_that_is_stopped_gives_what_was_finished_before_it_says_so():
     rows = []
     with pytest.raises(RunStopped, match="no more tokens"):
         rows.extend(run(plan([find_player("flat"), Player("limited", limited)], tasks), at_once=4))
-    assert [place for place, _ in rows] == [0, 1, 2, 3, 4]  # the rule's four, and the one that was a day long
+    assert sorted(place for place, _ in rows) == [0, 1, 2, 3, 4]  # the rule's four, and the one that was a day long
 
 
 def test_facts_of_an_agent_are_columns_of_its_row():

@@ -102,7 +102,11 @@ class Seat:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the episode's row tells of the model. All but `cache_hits` is the same when the episode is replayed."""
+        """What the episode's row tells of the model.
+
+        `cost_usd` is what its calls cost when they were paid for; `paid_usd` and `cache_hits` tell of this run alone,
+        and all else is the same when the episode is replayed.
+        """
         days = [day["calls"] for day in self.log if day["calls"]]
         calls = list(chain.from_iterable(days))
         usages = [call["usage"] or {} for call in calls]
@@ -115,6 +119,7 @@ class Seat:
             "tokens_in": _sum([usage.get("input") for usage in usages]),
             "tokens_out": _sum([usage.get("output") for usage in usages]),
             "cost_usd": _sum([call["cost"] for call in calls]),
+            "paid_usd": _sum([call["cost"] for call in calls if not call["cached"]]),
             "cache_hits": sum(call["cached"] for call in calls),
             "empty_replies": sum(call["verdict"]["reason"] in SILENT for call in calls),
             "format_nudges": sum(len(day) - 1 for day in days),
