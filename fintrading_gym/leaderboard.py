@@ -17,6 +17,7 @@ from fintrading_gym.replies import Decision
 from fintrading_gym.rollout import Agent, OnDay, Player, Task
 
 MIN_COVERAGE = 0.95  # of the days an agent must decide itself, or its score is the environment's holds
+AT_ONCE = 12  # episodes of agents that wait, by default: the evaluation's tasks
 AVERAGED = ("score", "cumulative_return", "excess", "regret", "luck", "sharpe_ratio", "max_drawdown", "coverage")
 
 Row = dict[str, Any]
@@ -37,7 +38,7 @@ def plan(players: Iterable[Player], tasks: Iterable[Task]) -> list[tuple[Player,
 
 def run(
     episodes: Sequence[tuple[Player, Task]],
-    at_once: int = 12,
+    at_once: int = AT_ONCE,
     on_day: Callable[[int, Agent, Decision | None], None] | None = None,
 ) -> Iterator[tuple[int, Row]]:
     """Play the episodes; of each, as it ends, its place in `episodes` and its row.

@@ -43,6 +43,12 @@ class Task:
         """The days of the cell."""
         return find_window(self.cell)
 
+    @property
+    def decisions(self) -> int:
+        """How many there are in the episode."""
+        possible = self.window.span()[1] - 1
+        return possible if self.timesteps is None else min(self.timesteps, possible)
+
     def make(self, **keywords: Any) -> gym.Env[Any, Any]:
         """The task's environment; `keywords` (observation, action, detail, render_mode) come first."""
         settings = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "seed"}
@@ -50,9 +56,8 @@ class Task:
 
     def market(self) -> tuple[Floats, Floats]:
         """Log returns of the days played, and their part before the fill: the future, for the oracle alone."""
-        first, days = self.window.span()
-        days = days if self.timesteps is None else min(days, self.timesteps + 1)
-        prices, inside = self.window.load(), slice(first, first + days)
+        first = self.window.span()[0]
+        prices, inside = self.window.load(), slice(first, first + self.decisions + 1)
         return market_returns(prices.open[inside], prices.close[inside], self.fill)
 
 

@@ -390,7 +390,6 @@ def test_a_parameter_that_is_refused_although_it_was_not_sent_is_no_endless_loop
     [
         ({"token_limit": 300}, "token_limit=300 is reached .384 used", 2),  # 128 each, the preflight is the first
         ({"usd_limit": 0.0006}, "usd_limit=0.0006 is reached .0.000768 used", 2),
-        ({"seconds_limit": 0.2}, "seconds_limit=0.2 is reached", 1),
     ],
 )
 def test_a_limit_stops_the_run_before_the_next_call(limits, words, calls, settings, tmp_path):
@@ -401,13 +400,21 @@ def test_a_limit_stops_the_run_before_the_next_call(limits, words, calls, settin
         with open_model(NAME, limited) as model:
             for sample in range(1, 1 + calls):
                 wait(model.complete(MESSAGES, sample=sample))
-            time.sleep(0.25 if "seconds_limit" in limits else 0)
             with pytest.raises(RunStopped, match=words):
                 wait(model.complete(MESSAGES, sample=1 + calls))
             assert len(stub.requests) == 1 + calls
             assert wait(model.complete(MESSAGES, sample=1)).cached  # what was paid for can still be had
         with open_model(NAME, limited) as model:  # the next run starts from nothing
             assert not wait(model.complete(MESSAGES, sample=calls + 1)).cached
+
+
+def test_a_limit_in_seconds_counts_from_the_runs_beginning(monkeypatch):
+    shared = session_module.Session(Settings(cache="off", seconds_limit=10.0))
+    shared.check()
+    now = time.monotonic()
+    monkeypatch.setattr(session_module.time, "monotonic", lambda: now + 11)
+    with pytest.raises(RunStopped, match=r"seconds_limit=10\.0 is reached"):
+        shared.check()
 
 
 def test_a_limit_on_tokens_that_nobody_counts_is_no_limit_and_told(settings):

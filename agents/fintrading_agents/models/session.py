@@ -126,7 +126,8 @@ class Session:
         for name, used in zip(LIMITS, spent, strict=True):
             limit = getattr(self.settings, name)
             if limit is not None and used >= limit:
-                raise RunStopped(f"{name}={limit} is reached ({used} used)")
+                kept = f"; what was paid for is kept in {self.cache.path}" if self.cache else ""
+                raise RunStopped(f"{name}={limit} is reached ({used} used){kept}")
             if limit is not None and not self._counted and name != "seconds_limit":
                 raise RunStopped(f"{name}={limit} cannot be kept: the endpoint does not say what a reply used")
 
