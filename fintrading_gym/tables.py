@@ -7,11 +7,12 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from fintrading_gym.leaderboard import MIN_COVERAGE, Row, rank
+from fintrading_gym.leaderboard import MIN_COVERAGE, Row, by_world, rank
 from fintrading_gym.observations import POSITIONS
 from fintrading_gym.progress import FEW, known_sum, one_sided
 from fintrading_gym.replies import ACTIONS
 from fintrading_gym.rollout import Player
+from fintrading_gym.worlds import WORLDS
 
 BOARD = {  # column of the table: what it shows, and how it is printed
     "score": ("score", ".3f"),
@@ -24,11 +25,17 @@ BOARD = {  # column of the table: what it shows, and how it is printed
 }
 
 
-def print_board(rows: list[Row], players: list[Player]) -> None:
+def print_boards(rows: list[Row], players: list[Player]) -> None:
+    """A board for each world that the rows were played in."""
+    for world, its in by_world(rows).items():
+        _print_board(its, players, "" if world == "real" else f" in the world {world}: {WORLDS[world.split(':')[0]]}")
+
+
+def _print_board(rows: list[Row], players: list[Player], where: str) -> None:
     """The ranking, the scores by cell, what the models did, and what all that means."""
     standings = rank(rows, [p.name for p in players if not p.traits.ranked])
     cells = list(dict.fromkeys(row["cell"] for row in rows))
-    whole = Table(title="Leaderboard: means over n episodes, best first", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    whole = Table(title=f"Leaderboard{where}: means over n episodes, best first", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     parts = Table(title="Score by cell", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for table, names in ((whole, ("#", "agent", *BOARD, "n")), (parts, ("#", "agent", *cells))):
         for name in names:
@@ -51,13 +58,13 @@ def _models_table(rows: list[Row]) -> Table:
     counted = {"tokens in": "tokens_in", "out": "tokens_out", "USD": "cost_usd", "cached": "cache_hits"}
     counted |= {"empty": "empty_replies", "nudges": "format_nudges", "healed": "self_heals"}
     table = Table(title="What the models did, in all episodes together", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in ("agent", *reversed(ACTIONS), *counted, "asked for"):
+    for name in ("agent", *reversed(ACTIONS), *counted, "asked for", "identity"):
         table.add_column(name, justify="left" if name == "agent" else "right", no_wrap=name == "agent")
     for agent, its in _by_agent(rows).items():
         shares = [f"{share:.0%}" for share in _shares(its).values()] or ["-"] * len(ACTIONS)
         sums = [known_sum(its, name) for name in counted.values()]
         numbers = ["-" if n is None else f"{n:.4f}" if isinstance(n, float) else f"{n:,}" for n in sums]
-        table.add_row(agent, *shares, *numbers, its[0]["structured"])
+        table.add_row(agent, *shares, *numbers, its[0]["structured"], its[0]["identity"] or "-")
     return table
 
 

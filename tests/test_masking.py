@@ -14,6 +14,7 @@ from fintrading_gym import masking
 from fintrading_gym.env import FILLS, HOLD_RULES, OBSERVATION, FinMemTradingEnv
 from fintrading_gym.masking import IDENTITIES, SCALED
 from fintrading_gym.observations import columns
+from fintrading_gym.rollout import Player, Task, find_player
 from fintrading_gym.windows import CELLS, Window, read_prices
 
 ID = "fintrading_gym:FinMemTrading-v0"
@@ -139,10 +140,8 @@ def test_a_scaled_view_knows_neither_name_nor_calendar_nor_level(identity, detai
     # Another company, in other years, at another level: powers of two, so that no digit moves by rounding.
     far = tuple(str(np.datetime64(day) - np.timedelta64(364 * 30, "D")) for day in true.date)
     factor = 4.0 if identity == "masked" else 1.0
-    disguised = replace(
-        true, date=far, sha256="another", source="another", volume=true.volume * (2.0 if factor > 1 else 1.0),
-        **{name: getattr(true, name) * factor for name in PRICED},
-    )  # fmt: skip
+    priced = {name: getattr(true, name) * factor for name in PRICED}
+    disguised = replace(true, date=far, sha256=f"{identity} another", volume=true.volume * factor, **priced)
     first, days = window.span()
     other = Window("XYZ", far[first], far[first + days - 1], disguised)
     keywords = {"observation": "text", "identity": identity, "detail": detail, "timesteps": None}
@@ -218,3 +217,42 @@ def test_an_environment_has_few_enough_attributes_to_be_quick():
     env.reset(seed=0)
     env.step(2)
     assert len(vars(env)) < 30  # from there on an instance no longer shares its class's layout
+
+
+# --------------------------------------------------------------------------- tasks, rows, the command line
+
+
+def test_an_agent_sees_as_much_as_it_wishes_unless_the_task_says_otherwise():
+    def episode(task, **wishes):
+        class Agent:
+            def __call__(self, observation):
+                seen.append(observation["text"])
+                return 1
+
+        seen = []
+        for name, wish in wishes.items():
+            setattr(Agent, name, wish)
+        return Player("mine", lambda task: Agent()).play(task), seen
+
+    task = Task(timesteps=2)
+    for its, wishes, identity in (
+        (task, {}, "real"),
+        (task, {"identity": "masked"}, "masked"),
+        (task, {"identity": None, "detail": "brief"}, "real"),
+        (replace(task, identity="coarse"), {"identity": "masked"}, "coarse"),
+        (replace(task, identity="real"), {"identity": "masked"}, "real"),
+    ):
+        played, seen = episode(its, **wishes)
+        assert played.identity == identity
+        assert ("TSLA" in seen[0]) is (identity == "real")
+        assert ("volume" in seen[0]) is ("detail" not in wishes)
+
+
+def test_a_model_is_not_told_whom_it_trades_unless_the_task_says_so():
+    for identity, level in ((None, "masked"), *((name, name) for name in IDENTITIES)):
+        task = Task("nvda_bull_2023", timesteps=3, identity=identity)
+        episode = find_player("llm:scripted/momentum").play(task)
+        prompts = repr([call["messages"] for day in episode.log for call in day["calls"]])
+        assert episode.identity == level
+        assert ("NVDA" in prompts) is (level == "real")
+        assert ("2023-01" in prompts) is (level in masking.DATED)

@@ -55,6 +55,7 @@ PROMPTS = (SYSTEM, HOLDS, FILLS, COSTS, PERSONAS, NUDGE, REASONS, FORM.schema, F
 PROMPT_SHA256 = hashlib.sha256(json.dumps(PROMPTS).encode()).hexdigest()
 
 SILENT = ("empty", "only_reasoning")  # of replies.REASONS: nothing was said
+IDENTITY = "masked"  # a model is not told whom it trades, and when, unless the task says otherwise
 SMALL = ("local/",)  # models that are shown the brief view unless the task says otherwise
 
 
@@ -63,6 +64,7 @@ class Seat:
 
     def __init__(self, task: Task, model: Model, context: str, max_nudges: int):
         self.detail = task.detail or ("brief" if model.name.startswith(SMALL) else "full")
+        self.identity = task.identity or IDENTITY
         self.log: list[dict[str, Any]] = []
         """One entry a day: its `calls`, each with its `messages`, all of its `Reply`, and the `verdict` on it; and
         `failure` if the last had no reply. All is ready for JSON."""
