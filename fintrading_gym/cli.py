@@ -13,12 +13,13 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
+from fintrading_gym import __version__, tables, windows
 from fintrading_gym import leaderboard as board
-from fintrading_gym import tables, windows
 from fintrading_gym.env import FILLS, HOLD_RULES
 from fintrading_gym.errors import DataError, MissingExtra, RunStopped, lookup
 from fintrading_gym.flags import given, with_model_flags, with_options
@@ -59,14 +60,8 @@ def _brought() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=COMMANDS)}
 
 
-app = typer.Typer(
-    cls=Commands,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_show_locals=False,  # a local may hold a key
-    rich_markup_mode="rich",
-    help="Can this model trade, or does it only remember? One decision a day on one stock.",
-)
+# A failed call's local variables may hold a key, and are not shown.
+app = typer.Typer(cls=Commands, add_completion=False, pretty_exceptions_show_locals=False, rich_markup_mode="rich")
 data_app = typer.Typer(no_args_is_help=True, help="Check and fetch price tables.")
 app.add_typer(data_app, name="data")
 
@@ -96,14 +91,26 @@ def main() -> None:
         sys.exit(1)
 
 
+@app.callback(invoke_without_command=True, no_args_is_help=True)
+def version(show: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Can this model trade, or does it only remember? One decision a day on one stock."""
+    if show:
+        print(__version__)
+        raise typer.Exit
+
+
 @app.command()
 def cells() -> None:
     """The named windows, and what buying and holding earned in them."""
-    table = Table("cell", "ticker", "first", "last", "days", "buy and hold", title="Cells (log return of the window)")
+    title = "Cells, and what buying and holding earned (log return): in all, and in an episode of 50 decisions"
+    table = Table(
+        "cell", "ticker", "first", "last", "days", "window", "first 50", title=title, box=SIMPLE_HEAD, pad_edge=False
+    )
     for name, window in windows.CELLS.items():
         first, days = window.span()
         close = window.load().close[first : first + days]
-        table.add_row(name, window.ticker, window.first, window.last, str(days), f"{np.log(close[-1] / close[0]):+.4f}")
+        whole, first_50 = (f"{np.log(close[end] / close[0]):+.4f}" for end in (-1, 50))
+        table.add_row(name, window.ticker, window.first, window.last, str(days), whole, first_50)
     Console().print(table)
 
 
@@ -168,7 +175,8 @@ def play(
     else:
         if verbose:
             tables.print_days(episode.ledger.rows())
-        tables.print_summary(f"{agent} on {task.window}", {**numbers, **episode.facts})
+        if told := {**numbers, **episode.facts}:
+            tables.print_summary(f"{agent} on {task.window}", told)
     if episode.failure is not None:
         _fail(f"{agent} broke off: {episode.failure}")
 
@@ -179,7 +187,7 @@ def leaderboard(
     agents: Annotated[str, typer.Option(help="Agents, by commas.")] = RULES,
     also: Annotated[str | None, typer.Option(help="Agents beside those, by commas.")] = None,
     cells: Annotated[str, typer.Option(help="Cells, by commas.")] = ",".join(windows.EVALUATION),
-    personas: Annotated[str, typer.Option(help="Personas, by commas.")] = "adaptive",
+    personas: Annotated[str, typer.Option(help="Personas, by commas, or 'all'.")] = "adaptive",
     timesteps: Timesteps = "50",
     seeds: Annotated[int, typer.Option(min=1, help="Episodes of each task: seeds 0, 1, ...")] = 5,
     hold: Hold = "keep",
@@ -208,7 +216,7 @@ def leaderboard(
         Task(windows.find_window(cell) and cell, _persona(persona), seed, _timesteps(timesteps), world=world, **rules)
         for world in _names(worlds)
         for cell in _names(cells)
-        for persona in _names(personas)
+        for persona in (PERSONAS if personas == "all" else _names(personas))
         for seed in range(seeds)
     ]
     for task in {(task.world, task.cell): task for task in played}.values():
@@ -244,6 +252,8 @@ def data_check(
             if prices.sha256 != expected:
                 raise DataError(f"{path.name}: sha256 {prices.sha256} is not the manifest's {expected}")
             print(f"ok   {path.name}: {len(prices.date)} days, {prices.date[0]}..{prices.date[-1]}")
+            for oddity in windows.oddities(prices):
+                print(f"     {path.name}: {oddity}")
         except DataError as fault:
             bad += 1
             print(f"BAD  {fault}")
