@@ -80,16 +80,17 @@ def bars(window: Window, identity: str) -> Window:
 def _coarse(prices: Prices) -> Prices:
     return replace(
         prices,
-        open=_on_grid(prices.open, PRICE_STEP),
-        high=_on_grid(prices.high, PRICE_STEP),
-        low=_on_grid(prices.low, PRICE_STEP),
-        close=_on_grid(prices.close, PRICE_STEP),
-        volume=np.where(prices.volume > 0, _on_grid(np.maximum(prices.volume, 1.0), VOLUME_STEP), 0.0),
+        open=on_grid(prices.open, PRICE_STEP),
+        high=on_grid(prices.high, PRICE_STEP),
+        low=on_grid(prices.low, PRICE_STEP),
+        close=on_grid(prices.close, PRICE_STEP),
+        volume=np.where(prices.volume > 0, on_grid(np.maximum(prices.volume, 1.0), VOLUME_STEP), 0.0),
         sha256=hashlib.sha256(f"coarse {prices.sha256}".encode()).hexdigest(),
     )
 
 
-def _on_grid(positive: Floats, step: float) -> Floats:
+def on_grid(positive: Floats, step: float) -> Floats:
+    """Positive numbers moved to the nearest whole multiple of `step` in their logarithm."""
     grid: Floats = np.exp(np.round(np.log(positive) / step) * step)
     return grid
 
