@@ -123,7 +123,8 @@ def test_no_alias_and_no_date_is_left(pieces, symbol, exact):
 
 @given(text=texts, order=st.permutations(range(6)), symbol=st.sampled_from(["TSLA", "XYZ1", "AAPL"]))
 def test_it_is_deterministic_and_the_order_of_companies_does_not_matter(text, order, symbol):
-    companies = [Company((f"XYZ{k}",), (f"Xyzzy {k} Corp", f"Plugh{k}"), (f"Jane Doe{k}",)) for k in range(6)]
+    companies = [Company((f"XYZ{k}",), (f"Xyzzy {k} Corp", f"Plugh{k}"), (f"Jane Doe{k}",)) for k in range(5)]
+    companies.append(Company(("XYZ3",), ("Frobozz Ltd",)))  # which belongs to the other XYZ3
     text += " XYZ3 bought Plugh1 from Jane Doe2"
     told = []
     for given_so in (companies, [companies[k] for k in order]):
@@ -535,6 +536,12 @@ def test_no_text_takes_more_than_linear_time(piece):
     small, large = min(seconds(25_000) for _ in range(3)), min(seconds(200_000) for _ in range(2))
     assert large < 4 * 8 * small + 0.05
     assert large < 1
+
+
+def test_there_is_an_end_to_tokens_and_it_is_told():
+    entity_map = EntityMap("TSLA")
+    with pytest.raises(ValueError, match="no more than 9999 Date tokens; begin a new map"):
+        entity_map.neuter(" ".join(str(datetime.date(1990, 1, 1) + datetime.timedelta(k)) for k in range(10_001)))
 
 
 def test_suffixes_are_taken_with_the_name_and_only_after_one():

@@ -113,6 +113,7 @@ class EntityMap:
         """A token: what it is restored to."""
         self._number_days(days, today)
         self._forms: dict[tuple[str, str], str] = {}  # a token, and a way to write the name: that way's own token
+        self._ways: Counter[str] = Counter()  # a token: how many there are
         self._told: dict[str, str] = {}  # a price as texts quote it: as it is told
         self._quoted: dict[str, str] = {}  # and back
         self._lock = threading.Lock()
@@ -135,6 +136,7 @@ class EntityMap:
 
         Raises:
             Ambiguous: it already holds what looks like a token.
+            ValueError: there are more dates, or more ways to write a name, than tokens.
         """
         if self.identity == "real":
             return text
@@ -176,8 +178,8 @@ class EntityMap:
         if not self.exact:
             return token
         if (token, text) not in self._forms:
-            number = 1 + sum(other == token for other, _ in self._forms)
-            self._forms[token, text] = written = f"{token}-{number:0{tokens.FORM}}"
+            self._ways[token] += 1
+            self._forms[token, text] = written = tokens.with_form(token, self._ways[token])
             self._names[written] = text
         return self._forms[token, text]
 

@@ -44,7 +44,18 @@ def read(found: re.Match[str]) -> str | None:
 
 def numbered(kind: str, number: int) -> str:
     """`Company-001`."""
-    return f"{kind}-{number:0{WIDTHS[kind]}}"
+    return f"{kind}-{_fixed(number, WIDTHS[kind], f'{kind} tokens')}"
+
+
+def with_form(token: str, number: int) -> str:
+    """`Company-001-002`."""
+    return f"{token}-{_fixed(number, FORM, f'ways to write {token}')}"
+
+
+def _fixed(number: int, width: int, what: str) -> str:
+    if number >= 10**width:
+        raise ValueError(f"There are no more than {10**width - 1} {what}; begin a new map")
+    return f"{number:0{width}}"
 
 
 def relative_day(days: int) -> str:
