@@ -1,0 +1,1 @@
+"""Models: what an agent that asks a language model speaks to."""
