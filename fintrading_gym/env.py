@@ -153,7 +153,7 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
             lookup(kind, name, table)
         if render_mode is not None:
             lookup("render mode", render_mode, dict.fromkeys(self.metadata["render_modes"]))
-        _positive("lookback", lookback)
+        positive("lookback", lookback)
         if not (isinstance(cost_bps, int | float) and 0 <= cost_bps < float("inf")):
             raise ValueError(f"cost_bps={cost_bps!r} is not a finite number of basis points >= 0")
         self.observation, self.action, self.hold, self.fill, self.start = observation, action, hold, fill, start
@@ -161,7 +161,7 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
         self.cost_bps, self._cost = cost_bps, cost_bps * 1e-4
 
         first, days = self.window.span()
-        self.timesteps = days - 1 if timesteps is None else min(_positive("timesteps", timesteps), days - 1)
+        self.timesteps = days - 1 if timesteps is None else min(positive("timesteps", timesteps), days - 1)
         prices = self.window.load()
         inside = slice(first, first + days)
         self._dates: tuple[str, ...] = prices.date[inside]
@@ -313,7 +313,8 @@ def _observation_space(observation: str, lookback: int) -> spaces.Space[Any]:
     return cast("spaces.Space[Any]", {"both": both, "text": text, "vector": vector}[observation])
 
 
-def _positive(name: str, value: Any) -> int:
+def positive(name: str, value: Any) -> int:
+    """A keyword that counts something, as an int; ValueError if it is none."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name}={value!r} is not a whole number >= 1" + (" or None" if name == "timesteps" else ""))
     return int(value)
