@@ -11,12 +11,22 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from fintrading_gym import observations as view
 from fintrading_gym.env import ACTION, OBSERVATION, FinMemTradingEnv, positive
 from fintrading_gym.errors import lookup
 from fintrading_gym.metrics import BUY, HOLD
-from fintrading_gym.vector_infos import NOBODY, NOWHERE, Flags, Infos, Step
-from fintrading_gym.vector_tables import CHANGES, CODES, NO_DECISION, OWN, Ints, market, player_states
+from fintrading_gym.vector_infos import (
+    ALWAYS,
+    AT_THE_END,
+    RESTARTED,
+    UNDECIDED,
+    Ended,
+    Flags,
+    Infos,
+    Makers,
+    Restarted,
+    Told,
+)
+from fintrading_gym.vector_tables import NO_DECISION, Episodes, Ints, advance, market, observe, player_states
 from fintrading_gym.windows import Floats, Window
 
 MODES = {mode.value: mode for mode in AutoresetMode}
@@ -27,7 +37,6 @@ BATCHED = (
     ("action", ACTION, "index"),
     ("render_mode", FinMemTradingEnv.metadata["render_modes"], None),
 )
-CUMULATIVE = 1 - OWN  # the column of the return so far, second of the player's own
 
 
 class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
@@ -44,11 +53,13 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
     * `autoreset_mode`: of `gymnasium.vector.AutoresetMode`. `NextStep`: the step after an episode's end
       resets it and ignores its action. `SameStep`: the last step resets; `final_obs` and `final_info`
       tell of the end. `Disabled`: `reset(options={"reset_mask": mask})` does, and a step before it raises
+    * `compiled`: True: steps run as machine code (extra `fast`; the first one compiles it), to the same bits
     * every keyword of `FinMemTradingEnv`, with `observation="vector"` (here the default) and
       `action="index"`; text and pictures need `make_vec(..., vectorization_mode="sync")`
 
     Raises:
         ValueError: a keyword has no such value, or there are more cells than environments.
+        MissingExtra: `compiled` needs an extra that is not installed.
     """
 
     def __init__(
@@ -56,6 +67,7 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         num_envs: int = 1,
         cell: str | Window | Sequence[str | Window] = "tsla_main",
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        compiled: bool = False,
         **keywords: Any,
     ):
         self.num_envs = positive("num_envs", num_envs)
@@ -73,6 +85,11 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         self.observation_space = batch_space(games[0].observation_space, num_envs)
         self.action_space = batch_space(games[0].action_space, num_envs)
         self._market, self._player = market(games), player_states(games[0].hold)
+        self._advance = advance
+        if compiled:
+            from fintrading_gym import kernel
+
+            self._advance = kernel.advance
 
         def in_turn(values: Sequence[int]) -> Ints:
             return np.fromiter(islice(cycle(values), num_envs), np.intp)
@@ -85,10 +102,8 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         self._draws = np.zeros((num_envs, DRAWS if games[0].start == "random" else 0), np.int32)
         self._drawn = np.full(num_envs, DRAWS)  # how many of the draws are used up
 
-        # Where the episodes are. Infos still read these arrays later: they are replaced, and never written to.
-        self._row = self._end = np.zeros(num_envs, np.intp)  # of the market: the day shown, the day that ends it
-        self._state = np.zeros(num_envs, np.intp)  # of the player
-        self._cumulative = np.zeros(num_envs)
+        nowhere = np.zeros(num_envs, np.intp)
+        self._at = Episodes(nowhere, nowhere, nowhere, np.zeros(num_envs))
         self._over = np.arange(num_envs)  # environments whose episode is over, or has not begun
         self._begun = False
         self._log = np.zeros((int(self._lengths.max()), num_envs), np.uint8)  # codes of the last steps, a ring
@@ -109,7 +124,8 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         self._begin(which)
         self._over = self._over[~mask[self._over]]
         self._begun = True
-        return self._observe(), Infos(self._tell(np.zeros(self.num_envs), told=None if mask.all() else mask))
+        told = Told(self._market, self._player, self._at, np.zeros(self.num_envs), None if mask.all() else mask)
+        return observe(self._market, self._player, self._at), Infos(told)
 
     def step(self, actions: Any) -> tuple[NDArray[np.float32], Floats, Flags, Flags, dict[str, Any]]:
         """Decide on the day shown in every environment, and see the next.
@@ -128,81 +144,77 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
                 " call reset() before step()"
             )
         codes, undecided = self._read(actions, resetting)
-        self._log[self._steps % len(self._log)] = codes
+        log = self._log[self._steps % len(self._log)]
+        limit = BUY if undecided is None else NO_DECISION
+        try:
+            self._at, observations, earned, truncated = self._advance(
+                self._market, self._player, self._at, codes, limit, log
+            )
+        except IndexError:  # one of the codes is none: only who reads them one by one can tell which
+            self._read_each(actions, resetting)
+            raise
         self._steps += 1
-
-        move = len(CODES) * self._state + codes
-        earned = self._market.earned.take(CHANGES * self._row + self._player.change.take(move))
-        self._state = self._player.leads_to.take(move)
-        self._cumulative = self._cumulative + earned
-        self._row = self._row + 1
         if resetting.size:
             earned[resetting] = 0.0
-            self._begin(resetting)
-        observations, truncated = self._observe(), self._row == self._end
-        self._over = ended = np.flatnonzero(truncated)
-        step = self._tell(earned.copy(), undecided=undecided, ended=ended)
-        if ended.size and self.autoreset_mode is AutoresetMode.SAME_STEP:
-            observations, step = self._reset_at_once(observations, step)
-        return observations, earned, np.zeros(self.num_envs, np.bool_), truncated, Infos(step)
+            observations[resetting] = self._begin(resetting)
+        self._over = truncated.nonzero()[0]
+        told = Told(self._market, self._player, self._at, earned.copy(), None, undecided)
+        if not self._over.size:
+            infos = _infos(told)
+        elif self.autoreset_mode is AutoresetMode.SAME_STEP:
+            infos = self._restart(told, observations)
+        else:
+            infos = _infos(told, (AT_THE_END, self._ended()))
+        return observations, earned, np.zeros(self.num_envs, np.bool_), truncated, infos
 
-    def _reset_at_once(self, observations: NDArray[np.float32], final: Step) -> tuple[NDArray[np.float32], Step]:
-        """What a step returns that has reset the episodes it ended: their first observations, and both infos."""
-        ended, undecided, earned = final.ended, final.undecided, final.earned.copy()
-        final.told = told = np.zeros(self.num_envs, np.bool_)
-        told[ended] = True
-        earned[ended] = 0.0
-        self._begin(ended)
-        self._over = NOBODY
-        step = self._tell(earned, final=final, last=observations[ended])
-        if undecided.size:
-            final.undecided, step.undecided = undecided & told, undecided & ~told
-        return self._observe(), step
+    def _restart(self, told: Told, observations: NDArray[np.float32]) -> Infos:
+        """Begin the episodes that are over, also in `observations`; the infos of both their end and beginning."""
+        ended, undecided = self._ended(), told.undecided
+        which, mask = ended.which, ended.mask()
+        final = told._replace(where=mask, undecided=None if undecided is None else undecided & mask)
+        restarted = Restarted(ended, observations[which], _infos(final, (AT_THE_END, ended)))
+        observations[which] = self._begin(which)
+        self._over = which[:0]
+        first = told._replace(
+            at=self._at,
+            earned=np.where(mask, 0.0, told.earned),
+            undecided=None if undecided is None else undecided & ~mask,
+        )
+        return _infos(first, (RESTARTED, restarted))
 
-    def _begin(self, which: Ints) -> None:
+    def _ended(self) -> Ended:
+        log = np.roll(self._log, -self._steps, axis=0)  # from the oldest step to the last
+        codes = log if self._over.size == self.num_envs else log[:, self._over]
+        return Ended(self._market, self._player, self._at, self._over, self._lengths[self._over], codes)
+
+    def _begin(self, which: Ints) -> NDArray[np.float32]:
+        """New episodes there, and what they show first."""
         first = self._opening[which] + self._draw(which)
-        self._row = _with(self._row, which, first)
-        self._end = _with(self._end, which, first + self._lengths[which])
-        self._state = _with(self._state, which, 0)
-        self._cumulative = _with(self._cumulative, which, 0.0)
+        begun = Episodes(first, first + self._lengths[which], np.zeros(which.size, np.intp), np.zeros(which.size))
+        self._at = Episodes(*(_with(old, which, new) for old, new in zip(self._at, begun, strict=True)))
+        return observe(self._market, self._player, begun)
 
-    def _observe(self) -> NDArray[np.float32]:
-        shown = self._market.shown.take(self._row, axis=0)
-        shown[:, -OWN:] = self._player.shown.take(self._state, axis=0)
-        shown[:, CUMULATIVE] = np.clip(view.RETURN_SCALE * self._cumulative, -view.LIMIT, view.LIMIT)
-        return shown
-
-    def _tell(self, earned: Floats, ended: Ints = NOBODY, **more: Any) -> Step:
-        step = Step(self._market, self._player, self._row, self._state, self._cumulative, earned, ended=ended, **more)
-        if ended.size:
-            step.lengths = self._lengths[ended]
-            log = np.roll(self._log, -self._steps, axis=0)  # from the oldest step to this one
-            step.codes = log if ended.size == self.num_envs else log[:, ended]
-        return step
-
-    def _read(self, actions: Any, ignored: Ints) -> tuple[Ints, Flags]:
-        """The codes of the actions, a new array, and where they are those of no decision."""
+    def _read(self, actions: Any, ignored: Ints) -> tuple[Ints, Flags | None]:
+        """The codes of the actions, not yet checked, and where they stand for no decision (None: nowhere)."""
         given = np.asarray(actions)
         if given.shape != (self.num_envs,):
             raise ValueError(f"actions of shape {given.shape} are not one for each of {self.num_envs} environments")
-        if given.dtype.kind in "iu":
-            codes = given.astype(np.intp)
-            codes[ignored] = HOLD
-            wrong = codes.view(np.uintp) > BUY  # unsigned, a negative number is a large one
-            if wrong.any():
-                self._read_one(int(wrong.argmax()), given[wrong.argmax()])
-            return codes, NOWHERE
+        if given.dtype.kind not in "iu":
+            codes = self._read_each(given, ignored)
+            return codes, codes == NO_DECISION
+        codes = np.ascontiguousarray(given, np.intp)
+        return (_with(codes, ignored, HOLD) if ignored.size else codes), None
+
+    def _read_each(self, actions: Any, ignored: Ints) -> Ints:
+        """The codes of the actions, held against the rule for a single one; HOLD where it is ignored."""
         codes = np.full(self.num_envs, HOLD)
         for k in np.setdiff1d(np.arange(self.num_envs), ignored):
-            codes[k] = self._read_one(k, given[k])
-        return codes, codes == NO_DECISION
-
-    def _read_one(self, k: int, action: Any) -> int:
-        try:
-            index, reason = self._game._read(action)
-        except ValueError as fault:
-            raise ValueError(f"environment {k}: {fault}") from None
-        return index if reason is None else NO_DECISION
+            try:
+                index, reason = self._game._read(actions[k])
+            except ValueError as fault:
+                raise ValueError(f"environment {k}: {fault}") from None
+            codes[k] = index if reason is None else NO_DECISION
+        return codes
 
     def _seed(self, which: Ints, seed: int | Sequence[int | None] | None) -> None:
         super().reset(seed=seed if isinstance(seed, int) else None)  # says what is wrong with a seed
@@ -256,6 +268,12 @@ def _batched(keywords: dict[str, Any]) -> dict[str, Any]:
                 " make_vec(..., vectorization_mode='sync') makes N single environments"
             )
     return keywords
+
+
+def _infos(told: Told, *more: tuple[Makers, object]) -> Infos:
+    if told.undecided is None or not told.undecided.any():
+        return Infos(told, *more)
+    return Infos(told, (UNDECIDED, told.undecided), *more)
 
 
 def _with(array: NDArray[Any], which: Ints, values: Any) -> NDArray[Any]:

@@ -1,73 +1,60 @@
 """What a batched step tells beside its observations and rewards, computed when it is read."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fintrading_gym.ledger import Ledger
 from fintrading_gym.metrics import HOLD, fintrading_score
-from fintrading_gym.vector_tables import CHANGES, CODES, NO_DECISION, Ints, Market, Player
+from fintrading_gym.vector_tables import CHANGES, CODES, NO_DECISION, ROOM, Episodes, Ints, Market, Player
 from fintrading_gym.windows import Floats
 
 Flags = NDArray[np.bool_]
 
-NOBODY = np.zeros(0, np.intp)
-NOWHERE = np.zeros(0, np.bool_)
-_NOTHING = np.zeros((0, 0), np.uint8)
-_UNSEEN = np.zeros((0, 0), np.float32)
 
-
-@dataclass(eq=False)
-class Step:
-    """A step of N environments as it was. Nobody writes to these arrays."""
+class Told(NamedTuple):
+    """What was the case in N environments. Nobody writes to these arrays."""
 
     market: Market
     player: Player
-    row: Ints  # (N,) of `market`: the day that is shown
-    state: Ints  # (N,) of `player`
-    cumulative: Floats  # (N,) log return earned in the episode
-    earned: Floats  # (N,) log return earned in this step
-    told: Flags | None = None  # (N,) the environments that the infos are of; None: all
-    undecided: Flags = field(default_factory=lambda: NOWHERE)  # (N,) the action was None; empty: nowhere
-    ended: Ints = field(default_factory=lambda: NOBODY)  # (n,) environments whose episodes the infos sum up
-    lengths: Ints = field(default_factory=lambda: NOBODY)  # (n,) decisions in those episodes
-    codes: NDArray[np.uint8] = field(
-        default_factory=lambda: _NOTHING
-    )  # (T, n) their last T decisions, T >= lengths, oldest first
-    final: Any = None  # the Step before episodes were reset at once; None: none were
-    last: NDArray[np.float32] = field(default_factory=lambda: _UNSEEN)  # (n, columns) the observations that ended those
+    at: Episodes
+    earned: Floats  # (N,) log return of the last step
+    where: Flags | None = None  # (N,) the environments that infos tell of; None: all
+    undecided: Flags | None = None  # (N,) the action was None; None: nowhere
 
     def spread(self, values: NDArray[Any], blank: Any = 0) -> NDArray[Any]:
-        """`values` (N,) where these infos tell of them, and `blank` elsewhere."""
-        return values if self.told is None else np.where(self.told, values, np.array(blank, values.dtype))
+        """`values` (N,) where infos tell of them, and `blank` elsewhere."""
+        return values if self.where is None else np.where(self.where, values, np.array(blank, values.dtype))
 
     def mask(self) -> Flags:
-        """(N,) the environments that the infos are of, a new array."""
-        return np.ones(len(self.row), np.bool_) if self.told is None else self.told.copy()
+        """Where infos tell of something, (N,), a new array."""
+        return np.ones(len(self.earned), np.bool_) if self.where is None else self.where.copy()
 
     def valid(self) -> Flags:
-        """(N,) the agent has decided."""
-        return self.mask() & ~self.undecided if self.undecided.size else self.mask()
+        """Where the agent has decided, (N,), a new array."""
+        return self.mask() if self.undecided is None else self.mask() & ~self.undecided
 
-    def summed_up(self, what: Callable[[int], Any], values: NDArray[Any]) -> NDArray[Any]:
-        """`values` (N,) with `what` of the n-th episode that ended, at its environment's place."""
-        for n, where in enumerate(self.ended):
-            values[where] = what(n)
-        return values
 
-    def ending(self) -> Flags:
-        """(N,) the environments whose episodes ended, a new array."""
-        return self.summed_up(lambda _: True, np.zeros(len(self.row), np.bool_))
+@dataclass(eq=False)
+class Ended:
+    """The n episodes that a step of N environments ended."""
+
+    market: Market
+    player: Player
+    at: Episodes  # N of them
+    which: Ints  # (n,) environments
+    lengths: Ints  # (n,) decisions in an episode
+    codes: NDArray[np.uint8]  # (T, n) the last T decisions, T >= lengths, oldest first
 
     def ledger(self, n: int) -> Ledger:
-        """The ledger of the n-th episode that ended."""
-        length, last = int(self.lengths[n]), int(self.row[self.ended[n]])
+        """The ledger of the n-th of them."""
+        length, last = int(self.lengths[n]), int(self.at.row[self.which[n]])
         played = slice(last - length, last)
-        codes, position, earned = (column[-length:, n] for column in (self.codes, *self._replay))
+        codes, position, earned = (column[-length:, n] for column in (self.codes, *self.replay))
         return Ledger(
             date=tuple(self.market.date[played]),
             price=tuple(self.market.price[played].tolist()),
@@ -80,82 +67,97 @@ class Step:
         )
 
     def score(self, n: int) -> float:
-        """The score of the n-th episode that ended."""
+        """The score of the n-th of them."""
         length = int(self.lengths[n])
-        return fintrading_score(self._replay[1][-length:, n].copy(), self.codes[-length:, n] != NO_DECISION)
+        # a copy, since numpy may add up a column in another order than a tuple
+        return fintrading_score(self.replay[1][-length:, n].copy(), self.codes[-length:, n] != NO_DECISION)
 
     @cached_property
-    def _replay(self) -> tuple[Ints, Floats]:
-        """Positions and earned log returns (T, n) of the episodes that ended, in the rows of `codes`."""
+    def replay(self) -> tuple[Ints, Floats]:
+        """Positions and earned log returns (T, n), in the rows of `codes`."""
         most, count = self.codes.shape
         position, earned = np.zeros((most, count), np.intp), np.zeros((most, count))
-        state, row = np.zeros(count, np.intp), self.row[self.ended] - most
+        state, row = np.zeros(count, np.intp), self.at.row[self.which] - most
         for t in range(most):
             plays = t >= most - self.lengths
-            move = len(CODES) * state + self.codes[t]
-            state = np.where(plays, self.player.leads_to[move], 0)
+            moves = self.player.moves[len(CODES) * state + self.codes[t]]
+            state = np.where(plays, moves // ROOM, 0)
             position[t] = self.player.position[state]
-            earned[t, plays] = self.market.earned[(CHANGES * (row + t) + self.player.change[move])[plays]]
+            earned[t, plays] = self.market.earned[(CHANGES * (row + t) + moves % ROOM)[plays]]
         return position, earned
 
+    def spread(self, what: Callable[[int], Any], values: NDArray[Any]) -> NDArray[Any]:
+        """`values` (N,) with `what` of the n-th episode in the place of its environment."""
+        for n, where in enumerate(self.which):
+            values[where] = what(n)
+        return values
 
-def _reasons(undecided: Flags) -> NDArray[np.object_]:
-    reason = np.full(undecided.size, None)
-    reason[undecided] = "none"
-    return reason
+    def mask(self) -> Flags:
+        """Where an episode ended, (N,), a new array."""
+        mask = np.zeros(len(self.at.row), np.bool_)
+        mask[self.which] = True
+        return mask
 
 
-FIELDS: dict[str, Callable[[Step], NDArray[Any]]] = {
-    "date": lambda step: step.spread(step.market.date.take(step.row), None),
-    "position": lambda step: step.spread(step.player.position.take(step.state)),
-    "price": lambda step: step.spread(step.market.price.take(step.row)),
-    "log_return": lambda step: step.spread(step.earned.copy()),
-    "cumulative_log_return": lambda step: step.spread(step.cumulative.copy()),
-    "valid": Step.valid,
+class Restarted(NamedTuple):
+    """What a step tells of the episodes that it ended and reset."""
+
+    ended: Ended
+    observations: NDArray[np.float32]  # (n, columns) their last
+    infos: "Infos"  # their last
+
+
+# What infos hold: a name, and how its value is made from ...
+Makers = Mapping[str, Callable[[Any], Any]]
+ALWAYS: Makers = {  # ... a Told
+    "date": lambda told: told.spread(told.market.date.take(told.at.row), None),
+    "position": lambda told: told.spread(told.player.position.take(told.at.state)),
+    "price": lambda told: told.spread(told.market.price.take(told.at.row)),
+    "log_return": lambda told: told.spread(told.earned.copy()),
+    "cumulative_log_return": lambda told: told.spread(told.at.cumulative.copy()),
+    "valid": Told.valid,
 }
-FIELDS |= {f"_{name}": Step.mask for name in FIELDS}
-UNDECIDED: dict[str, Callable[[Step], Any]] = {
-    "reason": lambda step: _reasons(step.undecided),
-    "_reason": lambda step: step.undecided.copy(),
+ALWAYS = {**ALWAYS, **{f"_{name}": Told.mask for name in ALWAYS}}
+UNDECIDED: Makers = {  # ... (N,) where there was no decision
+    "reason": lambda undecided: np.where(undecided, *np.array(["none", None], object)),
+    "_reason": np.copy,
 }
-AT_THE_END: dict[str, Callable[[Step], Any]] = {
-    "ledger": lambda step: step.summed_up(step.ledger, np.full(len(step.row), None)),
-    "score": lambda step: step.summed_up(step.score, np.zeros(len(step.row))),
-    "_ledger": Step.ending,
-    "_score": Step.ending,
+AT_THE_END: Makers = {  # ... an Ended
+    "ledger": lambda ended: ended.spread(ended.ledger, np.full(len(ended.at.row), None)),
+    "score": lambda ended: ended.spread(ended.score, np.zeros(len(ended.at.row))),
+    "_ledger": Ended.mask,
+    "_score": Ended.mask,
 }
-RESET_AT_ONCE: dict[str, Callable[[Step], Any]] = {
-    "final_obs": lambda step: step.final.summed_up(step.last.__getitem__, np.full(len(step.row), None)),
-    "final_info": lambda step: Infos(step.final),
-    "_final_obs": lambda step: step.final.mask(),
-    "_final_info": lambda step: step.final.mask(),
+RESTARTED: Makers = {  # ... a Restarted
+    "final_obs": lambda of: of.ended.spread(of.observations.__getitem__, np.full(len(of.ended.at.row), None)),
+    "final_info": lambda of: of.infos,
+    "_final_obs": lambda of: of.ended.mask(),
+    "_final_info": lambda of: of.ended.mask(),
 }
-_MAKERS = FIELDS | UNDECIDED | AT_THE_END | RESET_AT_ONCE
 _UNREAD: Any = object()
+_UNREAD_ALWAYS = dict.fromkeys(ALWAYS, _UNREAD)
 
 
 class Infos(dict[str, Any]):
     """Gymnasium's dict of arrays and masks, whose values are computed when they are first read.
 
-    To write out the dates of 8192 environments costs as much as to advance them, and the ledger or the
-    score of each a thousand times as much; a learner reads none of it on most steps.
+    To write out the dates of 8192 environments costs as much as half a step of them, and all their
+    ledgers or scores a thousand steps; a learner reads none of it on most steps.
     """
 
-    def __init__(self, step: Step):
-        keys = [*FIELDS]
-        if step.undecided.any():
-            keys += UNDECIDED
-        if step.ended.size:
-            keys += AT_THE_END
-        if step.final:
-            keys += RESET_AT_ONCE
-        super().__init__(dict.fromkeys(keys, _UNREAD))
-        self._step = step
+    __slots__ = ("_parts",)
+
+    def __init__(self, told: Told, *more: tuple[Makers, object]):
+        super().__init__(_UNREAD_ALWAYS)
+        self._parts = ((ALWAYS, told), *more)
+        for makers, _ in more:
+            super().update(dict.fromkeys(makers, _UNREAD))
 
     def __getitem__(self, key: str) -> Any:
         value = super().__getitem__(key)
         if value is _UNREAD:
-            value = self[key] = _MAKERS[key](self._step)
+            ((make, source),) = ((makers[key], source) for makers, source in self._parts if key in makers)
+            value = self[key] = make(source)
         return value
 
     def get(self, key: str, default: Any = None) -> Any:

@@ -1,8 +1,9 @@
-"""The game as tables: what a day shows, what a move on it earns, and where a decision leads the player."""
+"""The game as tables: what a day shows, what a move on it earns, where a decision leads; and a step by look-up."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ NO_DECISION = 3  # the code of None; 0, 1, 2 are those of the actions
 CODES = (SELL, HOLD, BUY, NO_DECISION)
 OWN = view.OWN.size // 4  # columns of the vector view that show the player, the last ones
 CHANGES = 9  # pairs of (position before, position after)
+ROOM = 16  # for a change beside a state in one number
+CUMULATIVE = 1 - OWN  # the column of the return so far, second of the player's own
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +31,9 @@ class Player:
     vector view shows of the player. There are S = 366 of them (hold="flat": 364).
     """
 
-    leads_to: Ints  # (S * 4,) the state that code c leads to from state s, at 4 s + c
-    change: Ints  # (S * 4,) 3 (position before + 1) + position after + 1 of that move
+    # (S * 4,) what code c does to state s, at 4 s + c: 16 x the state after, + 3 x (the position before + 1)
+    # + the position after + 1. The last two together are the move's change of position.
+    moves: Ints
     position: Ints  # (S,) -1, 0, +1
     shown: NDArray[np.float32]  # (S, OWN) the last columns of the vector view, the cumulative return left 0
 
@@ -39,7 +43,7 @@ def player_states(hold: str) -> Player:
     """The states under a hold rule, as `FinMemTradingEnv.step` leads from one to the next."""
     states = [(0, 0, (0.0,) * view.REMEMBERED)]
     number = {states[0]: 0}
-    leads_to, change = [], []
+    moves = []
     for position, decided, recent in states:  # which grows until no move leads to a new state
         for code in CODES:
             traded = code in (SELL, BUY)
@@ -49,19 +53,18 @@ def player_states(hold: str) -> Player:
             if state not in number:
                 number[state] = len(states)
                 states.append(state)
-            leads_to.append(number[state])
-            change.append(3 * (position + 1) + after + 1)
+            moves.append(ROOM * number[state] + 3 * (position + 1) + after + 1)
     blank = np.zeros(OWN, np.float32)
     shown = [view.vector_view(blank, position, 0.0, decided, recent) for position, decided, recent in states]
-    return Player(np.array(leads_to), np.array(change), np.array([state[0] for state in states]), np.array(shown))
+    return Player(np.array(moves), np.array([state[0] for state in states]), np.array(shown))
 
 
 @dataclass(frozen=True, eq=False)
 class Market:
     """The windows of several cells one below the other: R rows, each a day of one of them."""
 
-    shown: NDArray[np.float32]  # (R, columns) the vector view as it is before the first decision
-    earned: Floats  # (R * 9,) what a move on day i earns until the next close, at 9 i + its `Player.change`
+    shown: NDArray[np.float32]  # (R + 1, columns) the vector view before the first decision; and a row of nothing
+    earned: Floats  # (R * 9,) what a move on day i earns until the next close, at 9 i + the change of position
     date: NDArray[np.object_]  # (R,) ISO dates
     price: Floats  # (R,) adjusted close, USD
     log_return: Floats  # (R,) of the stock, to the next close; 0 on a window's last day
@@ -70,7 +73,8 @@ class Market:
 
 def market(games: Sequence[FinMemTradingEnv]) -> Market:
     """The windows of these games, by their rules on costs and fills."""
-    return Market(*(np.concatenate(column) for column in zip(*map(_market_of, games), strict=True)))
+    shown, *rest = (np.concatenate(column) for column in zip(*map(_market_of, games), strict=True))
+    return Market(np.vstack([shown, np.zeros_like(shown[:1])]), *rest)
 
 
 def _market_of(game: FinMemTradingEnv) -> tuple[NDArray[np.generic], ...]:
@@ -84,3 +88,52 @@ def _market_of(game: FinMemTradingEnv) -> tuple[NDArray[np.generic], ...]:
     date = np.array(prices.date[inside], object)
     shown = view.market_rows(game.window, game.lookback)
     return shown, earned.ravel(), date, prices.close[inside], log_return, overnight
+
+
+class Episodes(NamedTuple):
+    """Where N episodes are. A step makes new arrays, since infos read the old ones later."""
+
+    row: Ints  # (N,) of `Market`: the day that is shown
+    end: Ints  # (N,) of `Market`: the day that ends the episode
+    state: Ints  # (N,) of `Player`
+    cumulative: Floats  # (N,) log return earned so far
+
+
+class Advanced(NamedTuple):
+    """What a step makes of N episodes."""
+
+    at: Episodes
+    observations: NDArray[np.float32]  # (N, columns)
+    earned: Floats  # (N,) log return
+    truncated: NDArray[np.bool_]  # (N,)
+
+
+def advance(market: Market, player: Player, at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]) -> Advanced:
+    """A step of N episodes.
+
+    Args:
+        market: days and earnings.
+        player: states and moves.
+        at: where the episodes are. One that is over moves on to a day that is not its own: begin it anew.
+        codes: (N,) what was decided, see `CODES`.
+        limit: the highest code that may be.
+        log: (N,) where the codes are written to.
+
+    Raises:
+        IndexError: a code is below 0 or above the limit.
+    """
+    if codes.view(np.uintp).max() > limit:  # unsigned, what is below 0 is large
+        raise IndexError(f"codes {codes} are not all 0 to {limit}")
+    log[:] = codes
+    moves = player.moves.take(len(CODES) * at.state + codes)
+    earned = market.earned.take(CHANGES * at.row + moves % ROOM)
+    at = Episodes(at.row + 1, at.end, moves // ROOM, at.cumulative + earned)
+    return Advanced(at, observe(market, player, at), earned, at.row == at.end)
+
+
+def observe(market: Market, player: Player, at: Episodes) -> NDArray[np.float32]:
+    """The vector views (N, columns), a new array."""
+    shown = market.shown.take(at.row, axis=0)
+    shown[:, -OWN:] = player.shown.take(at.state, axis=0)
+    shown[:, CUMULATIVE] = (view.RETURN_SCALE * at.cumulative).clip(-view.LIMIT, view.LIMIT)
+    return shown

@@ -3,6 +3,7 @@
 import pickle
 import re
 from copy import deepcopy
+from importlib.util import find_spec
 
 import gymnasium as gym
 import numpy as np
@@ -46,6 +47,8 @@ def plain(value):
     return repr(value)
 
 
+COMPILED = [False, pytest.param(True, marks=pytest.mark.skipif(not find_spec("numba"), reason="extra fast"))]
+
 games = st.fixed_dictionaries(
     {
         "hold": st.sampled_from(list(HOLD_RULES)),
@@ -62,11 +65,12 @@ cells = st.lists(st.sampled_from([*CELLS, WILD]), min_size=1, max_size=3)
 decisions = st.sampled_from([SELL, HOLD, BUY, None])
 
 
-@settings(max_examples=200)
+@pytest.mark.parametrize("compiled", COMPILED)
+@settings(max_examples=100)
 @given(data=st.data(), game=games, cells=cells, mode=st.sampled_from(AutoresetMode), seed=st.integers(0, 10**6))
-def test_every_environment_plays_what_a_single_one_plays(data, game, cells, mode, seed):
+def test_every_environment_plays_what_a_single_one_plays(compiled, data, game, cells, mode, seed):
     num_envs = data.draw(st.integers(len(cells), 5))
-    batch = FinMemTradingVectorEnv(num_envs, cells, mode, **game)
+    batch = FinMemTradingVectorEnv(num_envs, cells, mode, compiled=compiled, **game)
     loop = singles(num_envs, cells, mode, **game)
     assert plain(batch.reset(seed=seed)) == plain(loop.reset(seed=seed))
     script = data.draw(st.lists(st.lists(decisions, min_size=num_envs, max_size=num_envs), min_size=1, max_size=30))
@@ -333,8 +337,9 @@ def test_a_step_beyond_the_end_is_refused_where_nothing_resets():
         (None, re.escape("actions of shape ()")),
     ],
 )
-def test_what_is_no_action_is_refused_and_moves_nothing(actions, words):
-    envs, untouched = (gym.make_vec(ENV_ID, 2, timesteps=3) for _ in range(2))
+@pytest.mark.parametrize("compiled", COMPILED)
+def test_what_is_no_action_is_refused_and_moves_nothing(compiled, actions, words):
+    envs, untouched = (gym.make_vec(ENV_ID, 2, timesteps=3, compiled=compiled) for _ in range(2))
     envs.reset(seed=0), untouched.reset(seed=0)
     for action in ([BUY, SELL], [BUY, BUY], [SELL, SELL]):
         with pytest.raises(ValueError, match=words) as fault:
@@ -354,8 +359,9 @@ def test_the_action_of_a_resetting_environment_is_ignored():
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.int64, np.uint64])
-def test_integers_of_every_kind_are_actions(kind):
-    envs = gym.make_vec(ENV_ID, 3)
+@pytest.mark.parametrize("compiled", COMPILED)
+def test_integers_of_every_kind_are_actions(compiled, kind):
+    envs = gym.make_vec(ENV_ID, 3, compiled=compiled)
     envs.reset(seed=0)
     assert envs.step(np.array([0, 1, 2], kind))[4]["position"].tolist() == [-1, 0, 1]
 
