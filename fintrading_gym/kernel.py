@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fintrading_gym.errors import MissingExtra
 from fintrading_gym.observations import LIMIT, RETURN_SCALE
-from fintrading_gym.vector_tables import CHANGES, CODES, CUMULATIVE, OWN, ROOM, Advanced, Episodes, Ints, Market, Player
+from fintrading_gym.vector_tables import CHANGES, CODES, CUMULATIVE, OWN, ROOM, Episodes, Ints, Market, Player
 
 try:
     from numba import njit, types, uint64
@@ -20,19 +20,20 @@ MANY = 8  # floats copied at once: the width of a vector register. A row ends wi
 assert OWN == MANY
 
 
-def advance(market: Market, player: Player, at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]) -> Advanced:
+def advance(
+    market: Market, player: Player, at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]
+) -> tuple[Episodes, NDArray[np.float32]]:
     """As `vector_tables.advance`, bit for bit."""
     n = len(codes)
-    after = Episodes(np.empty(n, np.intp), at.end, np.empty(n, np.intp), np.empty(n))
+    after = Episodes(np.empty(n, np.intp), np.empty(n, np.intp), np.empty(n), np.empty(n))
     observations = np.empty((n, market.shown.shape[1]), np.float32)
-    advanced = Advanced(after, observations, np.empty(n), np.empty(n, np.bool_))
     highest = _advance(
-        market.shown, market.earned, player.moves, player.shown, *at, codes,
-        log, after.row, after.state, after.cumulative, *advanced[1:],
+        market.shown, market.earned, player.moves, player.shown, at.row, at.state, at.cumulative, codes,
+        *after, log, observations,
     )  # fmt: skip
     if highest > limit:
         raise IndexError(f"codes {codes} are not all 0 to {limit}")
-    return advanced
+    return after, observations
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -54,8 +55,8 @@ def _copy(_: Any, to: Any, at: Any, source: Any, start: Any) -> Any:
 # No fastmath: sums must come out as numpy has them. Unsigned indices spare the test for negative ones.
 @njit(nogil=True, error_model="numpy", cache=True)  # type: ignore[untyped-decorator]
 def _advance(
-    shown: Any, earned_by: Any, moves: Any, own: Any, row: Any, end: Any, state: Any, cumulative: Any, codes: Any,
-    log: Any, next_row: Any, next_state: Any, next_cumulative: Any, observations: Any, earned: Any, truncated: Any,
+    shown: Any, earned_by: Any, moves: Any, own: Any, row: Any, state: Any, cumulative: Any, codes: Any,
+    next_row: Any, next_state: Any, next_cumulative: Any, earned: Any, log: Any, observations: Any,
 ) -> Any:  # fmt: skip
     """Fill the arrays of the second line from those of the first; the highest code as an unsigned number."""
     highest, columns = uint64(0), uint64(shown.shape[1])
@@ -69,7 +70,6 @@ def _advance(
         gain = earned_by[uint64(CHANGES) * day + move % uint64(ROOM)]
         day, player, total = day + uint64(1), move // uint64(ROOM), cumulative[i] + gain
         log[i], next_row[i], next_state[i], next_cumulative[i], earned[i] = code, day, player, total, gain
-        truncated[i] = day == uint64(end[i])
         for j in range(uint64(0), market, uint64(MANY)):
             _copy(observations, columns * i + j, shown, columns * day + j)
         _copy(observations, columns * i + market, own, uint64(OWN) * player)

@@ -15,7 +15,6 @@ from fintrading_gym.env import ACTION, OBSERVATION, FinMemTradingEnv, positive
 from fintrading_gym.errors import lookup
 from fintrading_gym.metrics import BUY, HOLD
 from fintrading_gym.vector_infos import (
-    ALWAYS,
     AT_THE_END,
     RESTARTED,
     UNDECIDED,
@@ -37,6 +36,9 @@ BATCHED = (
     ("action", ACTION, "index"),
     ("render_mode", FinMemTradingEnv.metadata["render_modes"], None),
 )
+
+
+NOBODY = np.zeros(0, np.intp)
 
 
 class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
@@ -103,7 +105,9 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         self._drawn = np.full(num_envs, DRAWS)  # how many of the draws are used up
 
         nowhere = np.zeros(num_envs, np.intp)
-        self._at = Episodes(nowhere, nowhere, nowhere, np.zeros(num_envs))
+        self._at = Episodes(nowhere, nowhere, np.zeros(num_envs), np.zeros(num_envs))
+        self._end = nowhere  # row of the market that ends the episode
+        self._left = 0  # steps until the next episodes end
         self._over = np.arange(num_envs)  # environments whose episode is over, or has not begun
         self._begun = False
         self._log = np.zeros((int(self._lengths.max()), num_envs), np.uint8)  # codes of the last steps, a ring
@@ -124,7 +128,7 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         self._begin(which)
         self._over = self._over[~mask[self._over]]
         self._begun = True
-        told = Told(self._market, self._player, self._at, np.zeros(self.num_envs), None if mask.all() else mask)
+        told = Told(self._market, self._player, self._at, None if mask.all() else mask)
         return observe(self._market, self._player, self._at), Infos(told)
 
     def step(self, actions: Any) -> tuple[NDArray[np.float32], Floats, Flags, Flags, dict[str, Any]]:
@@ -147,25 +151,26 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         log = self._log[self._steps % len(self._log)]
         limit = BUY if undecided is None else NO_DECISION
         try:
-            self._at, observations, earned, truncated = self._advance(
-                self._market, self._player, self._at, codes, limit, log
-            )
+            self._at, observations = self._advance(self._market, self._player, self._at, codes, limit, log)
         except IndexError:  # one of the codes is none: only who reads them one by one can tell which
             self._read_each(actions, resetting)
             raise
         self._steps += 1
+        self._left -= 1
+        truncated = np.zeros(self.num_envs, np.bool_) if self._left else self._at.row == self._end
+        self._over = NOBODY if self._left else truncated.nonzero()[0]
         if resetting.size:
-            earned[resetting] = 0.0
             observations[resetting] = self._begin(resetting)
-        self._over = truncated.nonzero()[0]
-        told = Told(self._market, self._player, self._at, earned.copy(), None, undecided)
+        rewards = self._at.earned.copy()
+        told = Told(self._market, self._player, self._at, None, undecided)
         if not self._over.size:
             infos = _infos(told)
         elif self.autoreset_mode is AutoresetMode.SAME_STEP:
             infos = self._restart(told, observations)
         else:
             infos = _infos(told, (AT_THE_END, self._ended()))
-        return observations, earned, np.zeros(self.num_envs, np.bool_), truncated, infos
+            self._look_ahead()
+        return observations, rewards, np.zeros(self.num_envs, np.bool_), truncated, infos
 
     def _restart(self, told: Told, observations: NDArray[np.float32]) -> Infos:
         """Begin the episodes that are over, also in `observations`; the infos of both their end and beginning."""
@@ -174,10 +179,9 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         final = told._replace(where=mask, undecided=None if undecided is None else undecided & mask)
         restarted = Restarted(ended, observations[which], _infos(final, (AT_THE_END, ended)))
         observations[which] = self._begin(which)
-        self._over = which[:0]
+        self._over = NOBODY
         first = told._replace(
             at=self._at,
-            earned=np.where(mask, 0.0, told.earned),
             undecided=None if undecided is None else undecided & ~mask,
         )
         return _infos(first, (RESTARTED, restarted))
@@ -190,9 +194,16 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
     def _begin(self, which: Ints) -> NDArray[np.float32]:
         """New episodes there, and what they show first."""
         first = self._opening[which] + self._draw(which)
-        begun = Episodes(first, first + self._lengths[which], np.zeros(which.size, np.intp), np.zeros(which.size))
+        begun = Episodes(first, np.zeros(which.size, np.intp), *np.zeros((2, which.size)))
         self._at = Episodes(*(_with(old, which, new) for old, new in zip(self._at, begun, strict=True)))
+        self._end = _with(self._end, which, first + self._lengths[which])
+        self._look_ahead()
         return observe(self._market, self._player, begun)
+
+    def _look_ahead(self) -> None:
+        """Count the steps until the next episodes end, so that the steps before need not ask whether any does."""
+        left = self._end - self._at.row
+        self._left = int(left.min(initial=left.max(), where=left > 0))
 
     def _read(self, actions: Any, ignored: Ints) -> tuple[Ints, Flags | None]:
         """The codes of the actions, not yet checked, and where they stand for no decision (None: nowhere)."""

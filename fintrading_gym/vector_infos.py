@@ -22,7 +22,6 @@ class Told(NamedTuple):
     market: Market
     player: Player
     at: Episodes
-    earned: Floats  # (N,) log return of the last step
     where: Flags | None = None  # (N,) the environments that infos tell of; None: all
     undecided: Flags | None = None  # (N,) the action was None; None: nowhere
 
@@ -32,7 +31,7 @@ class Told(NamedTuple):
 
     def mask(self) -> Flags:
         """Where infos tell of something, (N,), a new array."""
-        return np.ones(len(self.earned), np.bool_) if self.where is None else self.where.copy()
+        return np.ones(len(self.at.row), np.bool_) if self.where is None else self.where.copy()
 
     def valid(self) -> Flags:
         """Where the agent has decided, (N,), a new array."""
@@ -113,7 +112,7 @@ ALWAYS: Makers = {  # ... a Told
     "date": lambda told: told.spread(told.market.date.take(told.at.row), None),
     "position": lambda told: told.spread(told.player.position.take(told.at.state)),
     "price": lambda told: told.spread(told.market.price.take(told.at.row)),
-    "log_return": lambda told: told.spread(told.earned.copy()),
+    "log_return": lambda told: told.spread(told.at.earned.copy()),
     "cumulative_log_return": lambda told: told.spread(told.at.cumulative.copy()),
     "valid": Told.valid,
 }

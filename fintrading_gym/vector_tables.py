@@ -94,21 +94,14 @@ class Episodes(NamedTuple):
     """Where N episodes are. A step makes new arrays, since infos read the old ones later."""
 
     row: Ints  # (N,) of `Market`: the day that is shown
-    end: Ints  # (N,) of `Market`: the day that ends the episode
     state: Ints  # (N,) of `Player`
     cumulative: Floats  # (N,) log return earned so far
+    earned: Floats  # (N,) log return earned last
 
 
-class Advanced(NamedTuple):
-    """What a step makes of N episodes."""
-
-    at: Episodes
-    observations: NDArray[np.float32]  # (N, columns)
-    earned: Floats  # (N,) log return
-    truncated: NDArray[np.bool_]  # (N,)
-
-
-def advance(market: Market, player: Player, at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]) -> Advanced:
+def advance(
+    market: Market, player: Player, at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]
+) -> tuple[Episodes, NDArray[np.float32]]:
     """A step of N episodes.
 
     Args:
@@ -119,6 +112,9 @@ def advance(market: Market, player: Player, at: Episodes, codes: Ints, limit: in
         limit: the highest code that may be.
         log: (N,) where the codes are written to.
 
+    Returns:
+        Where they are then, and what they show, (N, columns).
+
     Raises:
         IndexError: a code is below 0 or above the limit.
     """
@@ -127,8 +123,8 @@ def advance(market: Market, player: Player, at: Episodes, codes: Ints, limit: in
     log[:] = codes
     moves = player.moves.take(len(CODES) * at.state + codes)
     earned = market.earned.take(CHANGES * at.row + moves % ROOM)
-    at = Episodes(at.row + 1, at.end, moves // ROOM, at.cumulative + earned)
-    return Advanced(at, observe(market, player, at), earned, at.row == at.end)
+    at = Episodes(at.row + 1, moves // ROOM, at.cumulative + earned, earned)
+    return at, observe(market, player, at)
 
 
 def observe(market: Market, player: Player, at: Episodes) -> NDArray[np.float32]:
