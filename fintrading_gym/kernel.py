@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fintrading_gym.errors import MissingExtra
-from fintrading_gym.observations import LIMIT, RETURN_SCALE
-from fintrading_gym.vector_tables import CHANGES, CODES, CUMULATIVE, OWN, ROOM, Episodes, Ints, Market, Player
+from fintrading_gym.observations import LIMIT, OWN, RETURN_SCALE
+from fintrading_gym.vector_tables import CHANGES, CODES, CUMULATIVE, ROOM, Episodes, Ints, Market, Player
 
 try:
     from numba import njit, types, uint64
