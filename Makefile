@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: leaderboard test test-slow lint clean
+.PHONY: leaderboard test lint clean
 
 leaderboard: $(READY)
 	$(BIN)/fintrading leaderboard
