@@ -10,7 +10,7 @@ from fintrading_gym.observations import LIMIT, OWN, RETURN_SCALE
 from fintrading_gym.vector_tables import CHANGES, CODES, CUMULATIVE, ROOM, Episodes, Ints, Market, Player
 
 try:
-    from numba import njit, types, uint64
+    from numba import float32, float64, intp, njit, types, uint8, uint64
     from numba.core import cgutils
     from numba.extending import intrinsic
 except ImportError as fault:
@@ -53,8 +53,17 @@ def _copy(_: Any, to: Any, at: Any, source: Any, start: Any) -> Any:
     return types.void(to, at, source, start), generate
 
 
+FLOATS, INTS, TABLE = float64[::1], intp[::1], float32[:, ::1]
+
+
+# With its types given it is compiled, or loaded from numba's cache, once and here, not in somebody's first step.
 # No fastmath: sums must come out as numpy has them. Unsigned indices spare the test for negative ones.
-@njit(nogil=True, error_model="numpy", cache=True)  # type: ignore[untyped-decorator]
+@njit(  # type: ignore[untyped-decorator]
+    (TABLE, FLOATS, INTS, TABLE, INTS, INTS, FLOATS, INTS, INTS, INTS, FLOATS, FLOATS, uint8[::1], TABLE),
+    nogil=True,
+    error_model="numpy",
+    cache=True,
+)
 def _advance(
     shown: Any, earned_by: Any, moves: Any, own: Any, row: Any, state: Any, cumulative: Any, codes: Any,
     next_row: Any, next_state: Any, next_cumulative: Any, earned: Any, log: Any, observations: Any,

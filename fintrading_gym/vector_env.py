@@ -215,7 +215,8 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         if given.dtype.kind not in "iu":
             codes = self._read_each(given, ignored)
             return codes, codes == NO_DECISION
-        codes = np.ascontiguousarray(given, np.intp)
+        # what the kernel can read: contiguous, aligned, and not read-only, which numba counts as another type
+        codes = given if given.dtype == np.intp and given.flags.carray else given.astype(np.intp, "C")
         return (_with(codes, ignored, HOLD) if ignored.size else codes), None
 
     def _read_each(self, actions: Any, ignored: Ints) -> Ints:
