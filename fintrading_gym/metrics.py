@@ -9,6 +9,7 @@ docstring names the number that stands in for it, and growth is cut at e**600, s
 """
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -61,11 +62,7 @@ def daily_volatility(log_returns: ArrayLike) -> float:
     0.0, where constant means std <= 1e-12 x max(1, max|r|), since np.std([0.1] * 3) is 1e-17.
     Source: FinMem, section IV-C.
     """
-    r = _series("daily_volatility", log_returns)
-    if r.size < 2:
-        return 0.0
-    deviation = float(np.std(r, ddof=1))
-    return deviation if deviation > NOISE * max(1.0, float(np.abs(r).max())) else 0.0
+    return _volatility(_series("daily_volatility", log_returns))
 
 
 def annualized_volatility(log_returns: ArrayLike) -> float:
@@ -84,9 +81,7 @@ def sharpe_ratio(log_returns: ArrayLike) -> float:
     volatility as `daily_volatility` has it): 0.0, also when the constant is a loss. Source: FinMem, eq. 8, with the
     annualisation of `empyrical.sharpe_ratio`; the paper's own variant is in `paper_summary`.
     """
-    r = _series("sharpe_ratio", log_returns)
-    volatility = daily_volatility(r)
-    return float(r.mean()) / volatility * SQRT_YEAR if volatility else 0.0
+    return _sharpe(_series("sharpe_ratio", log_returns))
 
 
 def sortino_ratio(log_returns: ArrayLike) -> float:
@@ -119,9 +114,7 @@ def max_drawdown(log_returns: ArrayLike) -> float:
     Unit: positive fraction in [0, 1], not annualised. Empty or never a loss: 0.0. Constant c < 0: 1 - exp(T x c).
     Source: FinMem, eq. 10; `empyrical.max_drawdown` of exp(r) - 1, with the sign turned.
     """
-    r = _series("max_drawdown", log_returns)
-    level = np.concatenate([[0.0], np.cumsum(r)])  # in logs, so that no equity overflows
-    return abs(float(np.expm1((level - np.maximum.accumulate(level)).min())))
+    return _drawdown(_series("max_drawdown", log_returns))
 
 
 def hit_rate(log_returns: ArrayLike) -> float:
@@ -142,7 +135,7 @@ def exposure(log_returns: ArrayLike, positions: ArrayLike) -> float:
     Source: this project; quantstats counts days of non-zero return instead.
     """
     _, held = _paired("exposure", log_returns, positions, "positions")
-    return float(np.abs(held).mean()) if held.size else 0.0
+    return _mean(np.abs(held))
 
 
 def turnover(log_returns: ArrayLike, positions: ArrayLike) -> float:
@@ -152,7 +145,7 @@ def turnover(log_returns: ArrayLike, positions: ArrayLike) -> float:
     a day, not annualised. Empty: 0.0; constant position p: |p| / T. Source: this project, as `cost_bps` counts.
     """
     _, held = _paired("turnover", log_returns, positions, "positions")
-    return float(np.abs(np.diff(held, prepend=0.0)).mean()) if held.size else 0.0
+    return _mean(np.abs(np.diff(held, prepend=0.0)))
 
 
 def discipline(log_returns: ArrayLike, valid: ArrayLike) -> float:
@@ -161,9 +154,7 @@ def discipline(log_returns: ArrayLike, valid: ArrayLike) -> float:
     Formula: #valid / #decisions, `valid` being booleans (or 0 and 1), one a day. Unit: fraction, not annualised.
     Empty: 0.0, as nothing was decided. Source: this project.
     """
-    _, flags = _paired("discipline", log_returns, valid, "valid")
-    _among("discipline", "valid", flags, (0, 1))
-    return float(flags.mean()) if flags.size else 0.0
+    return _mean(_judged("discipline", log_returns, valid)[1])
 
 
 def components(log_returns: ArrayLike, valid: ArrayLike) -> dict[str, float]:
@@ -173,14 +164,7 @@ def components(log_returns: ArrayLike, valid: ArrayLike) -> dict[str, float]:
     stability = 1 - clip(MDD, 0, 1); discipline. Unit: none; Sharpe is annualised, CR and MDD are of the whole series.
     Empty: 0.5, 1/3, 1, 0. Constant: its Sharpe is 0, hence 1/3. Source: this project.
     """
-    r, flags = _paired("components", log_returns, valid, "valid")
-    _among("components", "valid", flags, (0, 1))
-    return {
-        "cum_return": _unit(0.5 + cumulative_return(r) / 2),
-        "sharpe": _unit((sharpe_ratio(r) + 1) / 3),
-        "stability": 1 - _unit(max_drawdown(r)),
-        "discipline": discipline(r, flags),
-    }
+    return _components(*_judged("components", log_returns, valid))
 
 
 def fintrading_score(log_returns: ArrayLike, valid: ArrayLike) -> float:
@@ -190,9 +174,7 @@ def fintrading_score(log_returns: ArrayLike, valid: ArrayLike) -> float:
     validly: 17/24 = 0.7083, more than a random policy gets, so never read it alone. Empty: 11/24.
     Source: this project.
     """
-    r, flags = _paired("fintrading_score", log_returns, valid, "valid")
-    _among("fintrading_score", "valid", flags, (0, 1))
-    return sum(components(r, flags).values()) / 4
+    return sum(_components(*_judged("fintrading_score", log_returns, valid)).values()) / 4
 
 
 def luck(
@@ -312,8 +294,7 @@ def summary(log_returns: ArrayLike, positions: ArrayLike, valid: ArrayLike) -> d
     Empty: 0.0, except score 11/24 and its components 0.5, 1/3, 1, 0. Source: this project.
     """
     r, held = _paired("summary", log_returns, positions, "positions")
-    _, flags = _paired("summary", log_returns, valid, "valid")
-    _among("summary", "valid", flags, (0, 1))
+    _, flags = _judged("summary", log_returns, valid)
     of_returns = (
         cumulative_return,
         simple_return,
@@ -363,6 +344,44 @@ def paper_summary(log_returns: ArrayLike, prices_count: int) -> dict[str, float]
         "daily_volatility": 100 * daily_volatility(r),
         "annualized_volatility": 100 * volatility,
         "max_drawdown": 100 * (1.0 - lowest),
+    }
+
+
+# The formulas on arrays that are known to be good: an episode's end asks for several of one array.
+
+
+def _mean(values: NDArray[Any]) -> float:
+    return float(values.mean()) if values.size else 0.0
+
+
+def _volatility(r: Floats) -> float:
+    if r.size < 2:
+        return 0.0
+    around = r - r.sum() / r.size
+    deviation = math.sqrt((around * around).sum() / (r.size - 1))  # np.std, bit for bit, in half its time
+    constant = deviation <= NOISE * LARGEST and deviation <= NOISE * max(1.0, float(np.abs(r).max()))
+    return 0.0 if constant else deviation
+
+
+def _sharpe(r: Floats) -> float:
+    volatility = _volatility(r)
+    return float(r.mean()) / volatility * SQRT_YEAR if volatility else 0.0
+
+
+def _drawdown(r: Floats) -> float:
+    if not r.size:
+        return 0.0
+    level = r.cumsum()  # in logs, so that no equity overflows
+    peak = np.maximum.accumulate(np.maximum(level, 0.0))  # the start, 0, is a peak too
+    return abs(math.expm1((level - peak).min()))
+
+
+def _components(r: Floats, flags: NDArray[Any]) -> dict[str, float]:
+    return {
+        "cum_return": _unit(0.5 + float(r.sum()) / 2),
+        "sharpe": _unit((_sharpe(r) + 1) / 3),
+        "stability": 1 - _unit(_drawdown(r)),
+        "discipline": _mean(flags),
     }
 
 
@@ -473,6 +492,14 @@ def _paired(where: str, log_returns: ArrayLike, values: ArrayLike, name: str) ->
     if r.size != other.size:
         raise ValueError(f"{where}: log_returns has {r.size} days, {name} {other.size}")
     return r, other
+
+
+def _judged(where: str, log_returns: ArrayLike, valid: ArrayLike) -> tuple[Floats, NDArray[Any]]:
+    r, flags = _series(where, log_returns), np.asarray(valid)
+    if flags.dtype != np.bool_ or flags.shape != r.shape:
+        r, flags = _paired(where, log_returns, valid, "valid")
+        _among(where, "valid", flags, (0, 1))
+    return r, flags
 
 
 def _among(where: str, name: str, array: Floats, allowed: tuple[int, ...]) -> None:

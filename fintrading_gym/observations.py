@@ -22,6 +22,12 @@ DETAILS = ("full", "brief")
 BARS = ("open", "high", "low", "close", "volume")
 TRENDS = {"3-day momentum": 3, "5-day return": 5, "20-day return": 20}  # name: trading days looked back
 REMEMBERED = 5  # own decisions shown
+
+# Own decisions as the vector view's columns hold them: -1 sell, 0 hold or none yet, +1 buy. An episode carries the
+# last five packed, oldest first, and appends one a day.
+SIGN = struct.Struct("f")
+SIGNS = (SIGN.pack(-1.0), SIGN.pack(0.0), SIGN.pack(1.0))  # by action: sell, hold, buy
+NONE_YET = SIGNS[1] * REMEMBERED
 LIMIT = 10.0  # every number of the vector view is clipped to -LIMIT..LIMIT
 
 # Factors that bring a column to the order of 1: a week of a volatile stock moves by some 10 %.
@@ -78,12 +84,15 @@ def market_rows(window: Window, lookback: int) -> NDArray[np.float32]:
     return table
 
 
-# What depends on the player: position, cumulative return, decided, and the five decisions, at the end of a row.
-OWN = struct.Struct(f"={3 + REMEMBERED}f")
+# What depends on the player stands at the end of a row: position, cumulative return, decided, the five decisions.
+_OWN = struct.Struct(f"3f{SIGN.size * REMEMBERED}s")
+_OWN_AT = -_OWN.size
+_pack_own = _OWN.pack_into
+_DECIDED = [min(step, REMEMBERED) / REMEMBERED for step in range(REMEMBERED + 1)]
 
 
 def vector_view(
-    market_row: NDArray[np.float32], position: int, cumulative: float, step: int, recent: tuple[float, ...]
+    market_row: NDArray[np.float32], position: int, cumulative: float, step: int, recent: bytes
 ) -> NDArray[np.float32]:
     """One day's vector, a new (len(columns(lookback)),) float32 array.
 
@@ -92,21 +101,21 @@ def vector_view(
         position: held into this day: -1, 0 or +1.
         cumulative: sum of log returns earned so far.
         step: decisions taken so far.
-        recent: the last five decisions, oldest first: -1 sell, 0 hold or none yet, +1 buy.
+        recent: the last five decisions, packed; see `SIGNS`.
     """
     row = market_row.copy()
     scaled = RETURN_SCALE * cumulative
     if not -LIMIT <= scaled <= LIMIT:
         scaled = LIMIT if scaled > 0 else -LIMIT
-    decided = step / REMEMBERED if step < REMEMBERED else 1.0
-    OWN.pack_into(row, -OWN.size, position, scaled, decided, *recent)  # type: ignore[arg-type]
+    decided = _DECIDED[step] if step < REMEMBERED else 1.0
+    _pack_own(row, _OWN_AT, position, scaled, decided, recent)  # type: ignore[arg-type]
     return row
 
 
 # -------------------------------------------------------------------------------------- the text view
 
 POSITIONS = {-1: "short", 0: "flat", 1: "long"}
-WORDS = {-1.0: "sell", 0.0: "hold", 1.0: "buy"}
+WORDS = dict(zip(SIGNS, ("sell", "hold", "buy"), strict=True))
 
 
 @cache
@@ -141,7 +150,7 @@ def text_view(
     position: int,
     cumulative: float,
     step: int,
-    recent: tuple[float, ...],
+    recent: bytes,
 ) -> str:
     """One day's text; the arguments are those of `vector_view`, with the day's entry of `market_texts`.
 
@@ -150,7 +159,8 @@ def text_view(
         stance: the persona's entry of `PERSONAS`.
         steps: decisions in this episode.
     """
-    words = [WORDS[decision] for decision in recent[max(REMEMBERED - step, 0) :]]
+    first = SIGN.size * max(REMEMBERED - step, 0)
+    words = [WORDS[recent[at : at + SIGN.size]] for at in range(first, len(recent), SIGN.size)]
     return (
         f"{market_text}decisions taken: {step} of {steps}\n"
         f"your position: {POSITIONS[position]}\n"

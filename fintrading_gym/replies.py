@@ -5,7 +5,6 @@ import re
 import string
 import sys
 import unicodedata
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -150,11 +149,15 @@ def _as_dict(thing: object) -> dict[object, object] | None:
     if isinstance(thing, dict):
         return thing
     dump = getattr(type(thing), "model_dump", None)
-    try:
-        dumped = dump(thing) if callable(dump) else None
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError, Warning):
-        return None  # what cannot be written out is no message
-    return dumped if isinstance(dumped, dict) else None
+    for options in ({"warnings": False}, {}):  # pydantic's own warnings are about types that nothing here relies on
+        try:
+            dumped = dump(thing, **options) if callable(dump) else None
+        except TypeError:
+            continue
+        except (ArithmeticError, AttributeError, LookupError, RuntimeError, ValueError, Warning):
+            return None  # what cannot be written out is no message
+        return dumped if isinstance(dumped, dict) else None
+    return None
 
 
 def _filled(value: object) -> bool:
@@ -187,16 +190,18 @@ def _spoken(message: dict[object, object]) -> _Found:
     content = message.get("content")
     thought = any(_filled(message.get(name)) for name in ("reasoning_content", "reasoning", "reasoning_details"))
     if isinstance(content, list | tuple):
-        content, texts = "", content
-        for part in texts:
+        texts = []
+        for part in content:
             typed = {"type": "text", "text": part} if isinstance(part, str) else _as_dict(part) or {}
             kind, text = typed.get("type"), typed.get("text")
             if not isinstance(kind, str):
                 continue
-            if kind == "refusal":
+            if kind == "refusal" and _filled(typed.get("refusal")):
                 return _Found(reason="refusal")
             thought = thought or kind in ("thinking", "reasoning")
-            content += text if kind in ("text", "output_text") and isinstance(text, str) else ""
+            if kind in ("text", "output_text") and isinstance(text, str):
+                texts.append(text)
+        content = "".join(texts)
     if content is not None and not isinstance(content, str):
         return _Found(reason="error")
     found = _answer(content or "")
@@ -220,21 +225,29 @@ def _answer(text: str) -> _Found:
     """What a text decides once its reasoning is cut, which JSON as a whole is spared whatever its strings mention."""
     if not text.strip(_BLANK):
         return _Found(reason="empty")
-    cuts: tuple[Callable[[str], str], ...] = (str, _final_channel, _without_reasoning)
     seen = ""
-    for cut in cuts:  # str cuts nothing
-        text = cut(text)
+    for cut in (None, _final_channel, _without_reasoning):
+        text = cut(text) if cut else text
         if text == seen:
             continue
         seen, body = text, _unfenced(text)
         decoded = _load(body, set()) if body.startswith('"') else None
         if isinstance(decoded, str):
-            found = _scan(decoded) if _is_json(decoded.strip(_BLANK)) else _Found(reason="no_object")
-            found.repaired |= {"encoded"} | _packaging(text[: text.index('"')], "")
-            return found
+            return _decoded(decoded, text)
         if _is_json(body):
             break
     return _scan(text) if text.strip(_BLANK) else _Found(reason="only_reasoning")
+
+
+def _decoded(decoded: str, text: str) -> _Found:
+    """What JSON inside a JSON string decides. A string inside that string is one too many."""
+    if _oversize(text):
+        return _Found(reason="too_long")
+    if not _is_json(decoded.strip(_BLANK)):
+        return _Found(reason="no_object")
+    found = _scan(decoded)
+    found.repaired |= {"encoded"} | _packaging(text[: text.index('"')], "")
+    return found
 
 
 def _final_channel(text: str) -> str:
@@ -269,7 +282,7 @@ def _without_reasoning(text: str) -> str:
             if not tag[3].endswith("/"):
                 inside.append(name)
         start = tag.end()
-    return " ".join(kept if inside else [*kept, text[start:]])
+    return " ".join(piece for piece in (kept if inside else [*kept, text[start:]]) if piece)
 
 
 # Objects
@@ -277,10 +290,10 @@ def _without_reasoning(text: str) -> str:
 _STRING = (
     r'"(?:[^"\\]++|\\.)*+"'
     r"|(?<!\w)'(?:[^'\\]++|\\.)*+'"  # after a letter it is an apostrophe
-    r"|\u201c[^\u201d]*+\u201d|\u201d[^\u201d]*+\u201d|\u201e[^\u201c\u201d]*+[\u201c\u201d]|\u2018[^\u2019]*+\u2019"
+    r"|[\u201c-\u201e][^\u201c\u201d]*+[\u201c\u201d]|\u2018[^\u2019]*+\u2019"
 )
 _COMMENT = r"//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/"
-_UNCLOSED = r"""["\u201c\u201d\u201e\u2018]|(?<!\w)'|/\*"""  # what is left when no string or comment matched
+_UNCLOSED = r"""["\u201c-\u201e\u2018]|(?<!\w)'|/\*"""  # what is left when no string or comment matched
 _TOKEN = re.compile(rf"{_STRING}|{_COMMENT}|[{{}}\[\]]|(?P<unclosed>{_UNCLOSED})", re.DOTALL)
 _MENDED = re.compile(
     rf"(?P<string>{_STRING})|(?P<comment>{_COMMENT})|(?P<zero_width>[{_ZERO_WIDTH}{_NO_BREAK}])"
@@ -332,15 +345,14 @@ def _scan(text: str) -> _Found:
 
 
 def _is_json(body: str) -> bool:
-    if not body.startswith(("{", "[")) or not body.endswith(("}", "]")) or _end(body) != len(body):
-        return False
-    return _oversize(body) or _read(body, set()) is not None
+    outermost = body.startswith(("{", "[")) and body.endswith(("}", "]")) and _end(body) == len(body)
+    return outermost and _read(body, set()) is not None
 
 
 def _spans(text: str) -> list[tuple[int, int]] | None:
     """Where each outermost object lies; None if one of them, or the list that is the reply, is cut off."""
     body = _unfenced(text)
-    if _LIST_OF_OBJECTS.match(body) and _end(body) is None:
+    if _LIST_OF_OBJECTS.match(body) and body.endswith(("}", ",")) and _end(body) is None:
         return None
     spans, end = [], 0
     while (start := text.find("{", end)) >= 0:

@@ -82,10 +82,8 @@ class Window:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.ticker, str) and re.fullmatch(r"[\x21-\x7e]{1,20}", self.ticker)):
-            raise DataError(
-                f"Ticker {self.ticker!r} is not 1 to 20 printable ASCII characters without a space"
-                " (the ticker of a file is its name)"
-            )
+            rule = "1 to 20 printable ASCII characters without a space"
+            raise DataError(f"Ticker {self.ticker!r} is not {rule} (the ticker of a file is its name)")
         if not (self.prices is None or isinstance(self.prices, Prices)):
             raise DataError(f"Window {self}: its prices are a {type(self.prices).__name__}; give read_prices(...)")
 
@@ -228,9 +226,7 @@ def _read_csv(path: Path) -> tuple[Table, bytes]:
     for number, row in enumerate(rows, 1):
         if len(row) != len(header):
             last = header[min(len(row), len(header)) - 1]
-            raise DataError(
-                f"{path.name}, row {number}, column {last}: the row has {len(row)} fields, the header {len(header)}"
-            )
+            raise DataError(f"{path.name}, row {number}, column {last}: {len(row)} fields, the header {len(header)}")
     return {c: [row[header.index(c)] for row in rows] for c in COLUMNS}, content
 
 

@@ -47,7 +47,9 @@ def test_imports_point_one_way(package):
 @pytest.mark.parametrize("module", GROUND)
 def test_the_ground_modules_stand_on_what_the_design_allows(module):
     inside = {
-        name.split(".")[1] for name in _imported(ROOT / f"fintrading_gym/{module}.py") if name.startswith("fintrading_")
+        name.split(".")[1]
+        for name in _imported(ROOT / f"fintrading_gym/{module}.py")
+        if name.startswith("fintrading_gym.")
     }
     known = {path.stem for path in _sources("fintrading_gym")}
     assert inside & known <= GROUND[module]
