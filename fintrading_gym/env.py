@@ -154,7 +154,7 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
             lookup(kind, name, table)
         if render_mode is not None:
             lookup("render mode", render_mode, dict.fromkeys(self.metadata["render_modes"]))
-        _positive("lookback", lookback)
+        positive("lookback", lookback)
         if not (isinstance(cost_bps, int | float) and 0 <= cost_bps < float("inf")):
             raise ValueError(f"cost_bps={cost_bps!r} is not a finite number of basis points >= 0")
         # Below 30 attributes an instance shares its class's layout, and step() is 5 % faster.
@@ -162,7 +162,7 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
         self.hold, self.cost_bps, self.start, self.render_mode = hold, cost_bps, start, render_mode
 
         first, days = self.window.span()
-        self.timesteps = days - 1 if timesteps is None else min(_positive("timesteps", timesteps), days - 1)
+        self.timesteps = days - 1 if timesteps is None else min(positive("timesteps", timesteps), days - 1)
         prices = self.window.load()
         inside = slice(first, first + days)
         self._dates: tuple[str, ...] = prices.date[inside]
@@ -320,7 +320,8 @@ def _observation_space(observation: str, lookback: int) -> spaces.Space[Any]:
     return cast("spaces.Space[Any]", {"both": both, "text": text, "vector": vector}[observation])
 
 
-def _positive(name: str, value: Any) -> int:
+def positive(name: str, value: Any) -> int:
+    """A keyword that counts something, as an int; ValueError if it is none."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name}={value!r} is not a whole number >= 1" + (" or None" if name == "timesteps" else ""))
     return int(value)
