@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fintrading_agents.policies import Policy, facts_of, refuse_unfit
+from fintrading_agents.policies import Policy, recipe_of, refuse_unfit
 from fintrading_agents.spans import training_days
 from fintrading_gym.env import market_returns
 from fintrading_gym.metrics import BUY, SELL
@@ -50,7 +50,7 @@ def fit(task: Task, penalty: float = PENALTY) -> Policy:
     for action, sign in ((BUY, 1), (SELL, -1)):  # hold stays at 0, between the two
         weights[action, : slope.size] = sign * slope
         bias[action] = sign * (y.mean() - mean @ slope)
-    policy = Policy(facts_of("linear", {"penalty": penalty}, days, task), ((weights, bias),))
+    policy = Policy(recipe_of("linear", {"penalty": penalty}, days, task), ((weights, bias),))
     refuse_unfit(policy, task)
     return policy
 

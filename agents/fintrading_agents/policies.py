@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from fintrading_gym.rollout import Task
 from fintrading_gym.windows import Window, iso_date
 
 Array = NDArray[np.float32]
-Facts = dict[str, Any]  # JSON
+Recipe = dict[str, Any]  # JSON: all that decides a policy's weights on one machine
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0)}
 GAME = ("hold", "cost_bps", "fill", "lookback")  # what a policy was trained to play, beside the days
@@ -34,74 +34,66 @@ class PolicyError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """A feed-forward network from the vector view to the three actions; its highest output is the decision.
+    """A feed-forward network from the vector view to the three actions, an agent: its highest output is the decision."""
 
-    `facts` are `algorithm`, `hyperparameters`, `days` (a list of ticker, first, last and the table's
-    sha256), `game` (see GAME), `seed`, `version`, and `trained_with` (library: version).
-    """
-
-    facts: Facts
+    recipe: Recipe  # of `recipe_of`
     layers: tuple[tuple[Array, Array], ...]  # (out, in) weights and (out,) biases, float32, first layer first
+    libraries: dict[str, str] = field(default_factory=dict)  # name: version of those that trained it
+
+    def __call__(self, observation: Any) -> int:
+        """The decision of a day."""
+        return int(np.argmax(self.outputs(observation["vector"])))
 
     def outputs(self, vectors: Array) -> Array:
         """Logits or values of sell, hold, buy: (..., columns) float32 to (..., 3) float32."""
-        activate = ACTIVATIONS[self.facts["hyperparameters"]["activation"]]
         *hidden, (weights, bias) = self.layers
         for inner, shift in hidden:
-            vectors = activate(vectors @ inner.T + shift)
+            vectors = ACTIVATIONS[self.recipe["hyperparameters"]["activation"]](vectors @ inner.T + shift)
         return vectors @ weights.T + bias
-
-    def __call__(self, observation: Any) -> int:
-        """The decision of a day: a policy is an agent."""
-        return int(np.argmax(self.outputs(observation["vector"])))
 
     @property
     def last_day(self) -> str:
         """The latest day it was trained on."""
-        return max(span["last"] for span in self.facts["days"])
+        return max(span["last"] for span in self.recipe["days"])
 
-    def about(self) -> Facts:
+    @property
+    def facts(self) -> dict[str, Any]:
         """What a leaderboard's row says of it."""
-        days = self.facts["days"]
+        days = self.recipe["days"]
         return {
-            "key": key(self.facts),
-            "seed": self.facts["seed"],
-            "last_day": self.last_day,
-            "days": " ".join(f"{span['ticker']}:{span['first']}:{span['last']}" for span in days),
-            "data_sha256": " ".join(span["sha256"] for span in days),
+            "policy": key(self.recipe),
+            "policy_seed": self.recipe["seed"],
+            "trained_until": self.last_day,
+            "trained_on": " ".join(f"{span['ticker']}:{span['first']}:{span['last']}" for span in days),
+            "trained_on_sha256": " ".join(span["sha256"] for span in days),
         }
 
 
-def facts_of(
+def recipe_of(
     algorithm: str, hyperparameters: Mapping[str, Any], days: Iterable[Window], task: Task, seed: int = 0
-) -> Facts:
-    """What decides the weights of a policy that is trained on these days for the game of this task."""
+) -> Recipe:
+    """What decides the weights of a policy: algorithm, hyperparameters, days with their tables, game, seed, version."""
     return {
         "algorithm": algorithm,
         "hyperparameters": dict(hyperparameters),
-        "days": [span_of(window) for window in days],
+        "days": [_span(window) for window in days],
         "game": {setting: getattr(task, setting) for setting in GAME},
         "seed": seed,
         "version": __version__,
     }
 
 
-def span_of(window: Window) -> dict[str, str]:
-    """The days of a window as a policy's facts tell of them."""
+def _span(window: Window) -> dict[str, str]:
+    """The days of a window that are in its table, and that table's sha256."""
     prices = window.load()
     start, days = window.span()
-    return {
-        "ticker": window.ticker,
-        "first": prices.date[start],
-        "last": prices.date[start + days - 1],
-        "sha256": prices.sha256,
-    }
+    ends = {"first": prices.date[start], "last": prices.date[start + days - 1]}
+    return {"ticker": window.ticker, **ends, "sha256": prices.sha256}
 
 
-def key(facts: Facts) -> str:
-    """A name for all that decides the weights: the facts without the libraries' versions."""
-    decisive = {name: fact for name, fact in facts.items() if name != "trained_with"}
-    return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
+def key(recipe: Recipe) -> str:
+    """A short name of a recipe: two that differ in anything have different ones."""
+    return sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def refuse_unfit(policy: Policy, task: Task) -> None:
@@ -109,14 +101,14 @@ def refuse_unfit(policy: Policy, task: Task) -> None:
 
     Every market shares its days with the others: who was trained on one ticker's crash has seen them all.
     """
-    algorithm, first = policy.facts["algorithm"], span_of(task.window)["first"]
+    algorithm, first = policy.recipe["algorithm"], _span(task.window)["first"]
     if first <= policy.last_day:
         raise PolicyError(
             f"This {algorithm} policy was trained on days up to {policy.last_day}; window {task.window} begins on"
             f" {first}. Play a later window, or train for this one: fintrading train {algorithm} --cell {task.window}"
         )
     for setting in GAME:
-        trained, wanted = policy.facts["game"][setting], getattr(task, setting)
+        trained, wanted = policy.recipe["game"][setting], getattr(task, setting)
         if trained != wanted:
             raise PolicyError(
                 f"This {algorithm} policy was trained with {setting}={trained!r}, the task has {setting}={wanted!r}."
@@ -129,7 +121,8 @@ def refuse_unfit(policy: Policy, task: Task) -> None:
 
 def save(policy: Policy, path: Path) -> None:
     """Write a policy, in one piece: who reads the path meanwhile sees the file before or the file after."""
-    arrays = {"facts": np.array(json.dumps(policy.facts, sort_keys=True))}
+    told = {"recipe": policy.recipe, "libraries": policy.libraries}
+    arrays = {name: np.array(json.dumps(what, sort_keys=True)) for name, what in told.items()}
     for k, (weights, bias) in enumerate(policy.layers):
         arrays |= {f"weights_{k}": weights, f"bias_{k}": bias}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -162,13 +155,15 @@ def load(path: Path) -> Policy:
 
 
 def _policy(arrays: dict[str, Any]) -> Policy:
+    """The policy that the arrays of a file say; an error of `load` if they say none."""
     if not all(isinstance(array, np.ndarray) for array in arrays.values()):
         raise ValueError("it holds more than arrays")
-    facts = _facts(arrays.pop("facts"))
-    width, layers = len(columns(facts["game"]["lookback"])), []
+    recipe, libraries = (json.loads(arrays.pop(name).item()) for name in ("recipe", "libraries"))
+    _check(recipe)
+    width, layers = len(columns(recipe["game"]["lookback"])), []
     for k in range(len(arrays) // 2):
         weights, bias = arrays.pop(f"weights_{k}"), arrays.pop(f"bias_{k}")
-        if weights.shape != (len(bias), width) or bias.ndim != 1:
+        if bias.ndim != 1 or weights.shape != (len(bias), width):
             raise ValueError(f"layer {k} has weights {weights.shape} and a bias {bias.shape} for {width} inputs")
         if not all(array.dtype == np.float32 and np.isfinite(array).all() for array in (weights, bias)):
             raise ValueError(f"layer {k} is not finite float32 numbers")
@@ -176,34 +171,37 @@ def _policy(arrays: dict[str, Any]) -> Policy:
         layers.append((weights, bias))
     if arrays or width != len(ACTIONS):
         raise ValueError(f"its {len(layers)} layers end in {width} outputs, and {list(arrays)} are left over")
-    return Policy(facts, tuple(layers))
+    if len(layers) > 1:
+        lookup("activation", recipe["hyperparameters"]["activation"], ACTIVATIONS)
+    return Policy(recipe, tuple(layers), libraries)
 
 
-def _facts(array: NDArray[Any]) -> Facts:
-    facts: Facts = json.loads(array.item())
-    lookup("activation", facts["hyperparameters"]["activation"], ACTIVATIONS)
-    of_a_kind = [
-        isinstance(facts["algorithm"], str),
-        type(facts["seed"]) is int,
-        bool(facts["days"]),
-        *(iso_date(span["last"]) and all(isinstance(fact, str) for fact in span.values()) for span in facts["days"]),
-        *({"ticker", "first", "last", "sha256"} <= set(span) for span in facts["days"]),
-        set(facts["game"]) == set(GAME),
-        type(facts["game"]["lookback"]) is int and 1 <= facts["game"]["lookback"] < 10_000,
+def _check(recipe: Recipe) -> None:
+    days, game = recipe["days"], recipe["game"]
+    fine = [
+        isinstance(recipe["algorithm"], str),
+        type(recipe["seed"]) is int,
+        len(days) > 0,
+        *(isinstance(span[name], str) for span in days for name in ("ticker", "first", "last", "sha256")),
+        *(iso_date(span["last"]) for span in days),
+        set(game) == set(GAME),
+        type(game["lookback"]) is int and 1 <= game["lookback"] < 10_000,
     ]
-    if not all(of_a_kind):
-        raise ValueError("its facts do not tell algorithm, seed, days and game")
-    return facts
+    if not all(fine):
+        raise ValueError("its recipe does not tell algorithm, seed, days and game")
 
 
 # ------------------------------------------------------------------------------------------- the cache
 
 
-def cached(facts: Mapping[str, Any]) -> Path:
-    """The file of the cache that a policy of these facts is kept in.
+def file_name(recipe: Recipe) -> str:
+    """What the file of a policy is called, which says at a glance what it is."""
+    own = recipe["days"][0]
+    return f"{recipe['algorithm']}-{own['ticker']}-until-{own['last']}-seed{recipe['seed']}-{key(recipe)}.npz"
 
-    The folder is FINTRADING_CACHE where that is set, else the user's cache folder of the platform.
-    """
+
+def cache_folder() -> Path:
+    """Where trained policies are kept: in FINTRADING_CACHE if that is set, else in the user's cache folder."""
     folder = os.environ.get("FINTRADING_CACHE")
     if not folder:
         try:
@@ -211,6 +209,4 @@ def cached(facts: Mapping[str, Any]) -> Path:
         except ImportError as fault:
             raise MissingExtra("The cache of trained policies", "rl") from fault
         folder = user_cache_dir("fintrading-gym", appauthor=False)
-    day = facts["days"][0]
-    name = f"{facts['algorithm']}-{day['ticker']}-{day['last']}-seed{facts['seed']}-{key(dict(facts))}.npz"
-    return Path(folder) / "policies" / name
+    return Path(folder) / "policies"

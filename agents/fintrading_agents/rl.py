@@ -1,5 +1,6 @@
 """Policies that Stable-Baselines3 learns on the days before a window, and the players that they become."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from fintrading_agents.policies import (
     Array,
-    Facts,
     Policy,
     PolicyError,
-    cached,
-    facts_of,
-    key,
+    Recipe,
+    cache_folder,
+    file_name,
     load,
+    recipe_of,
     refuse_unfit,
     save,
 )
@@ -62,17 +63,18 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         },
     },
 }
-ACTIVATION = {"tanh": "Tanh", "relu": "ReLU"}  # the name of policies.ACTIVATIONS: that of torch.nn
+TORCH_NAMES = {"tanh": "Tanh", "relu": "ReLU"}  # of policies.ACTIVATIONS, in torch.nn
+LIBRARIES = ("stable-baselines3", "torch", "numpy")
 REPORT_EVERY = 0.25  # seconds
-Report = Callable[[int, float, float], None]  # steps done, steps a second, mean return of the latest episodes
+Report = Callable[[int, float, float], None]  # steps done, steps a second, mean return of the last episodes (NaN: none ended yet)
 
 
-def facts_for(
+def recipe_for(
     algorithm: str, task: Task, tickers: Iterable[str] = (), hyperparameters: Mapping[str, Any] | None = None
-) -> Facts:
-    """What decides the weights of a policy for this task, as `policies.Policy.facts` has it."""
-    chosen = lookup("algorithm", algorithm, HYPERPARAMETERS) if hyperparameters is None else hyperparameters
-    return facts_of(algorithm, chosen, training_days(task.window, tickers), task, task.seed)
+) -> Recipe:
+    """What `train` makes of the same arguments, before it is made."""
+    table = lookup("algorithm", algorithm, HYPERPARAMETERS)
+    return recipe_of(algorithm, hyperparameters or table, training_days(task.window, tickers), task, task.seed)
 
 
 def train(
@@ -83,14 +85,14 @@ def train(
     report: Report | None = None,
     tensorboard: Path | None = None,
 ) -> Policy:
-    """Learn a policy on the days before the task's window. On one machine the same facts give the same weights.
+    """Learn a policy on the days before the task's window. On one machine a recipe always gives the same weights.
 
     Args:
         algorithm: `ppo`, `a2c` or `dqn`.
-        task: what is to be played; its seed seeds the training.
-        tickers: bundled tables to learn from beside the window's own.
-        hyperparameters: instead of those of HYPERPARAMETERS.
-        report: called every quarter of a second or so.
+        task: what is to be played; its seed is that of the training.
+        tickers: bundled tables whose same days are learned from too.
+        hyperparameters: in the place of those of HYPERPARAMETERS.
+        report: called every REPORT_EVERY seconds.
         tensorboard: a folder for TensorBoard's log.
 
     Raises:
@@ -98,8 +100,8 @@ def train(
         MissingExtra: Stable-Baselines3 is not installed.
         UnknownName: no such algorithm or ticker.
     """
-    facts = facts_for(algorithm, task, tickers, hyperparameters)
-    chosen = facts["hyperparameters"]
+    tickers = tuple(tickers)
+    recipe = recipe_for(algorithm, task, tickers, hyperparameters)
     try:
         import stable_baselines3
         import torch
@@ -107,39 +109,49 @@ def train(
         raise MissingExtra(f"Training {algorithm}", "rl") from fault
     from fintrading_agents.sb3 import make_vec_env
 
-    windows = training_days(task.window, tickers)
-    with _one_thread(torch):
+    chosen, days = recipe["hyperparameters"], training_days(task.window, tickers)
+    envs = make_vec_env(chosen["envs"], cell=days, start="random", timesteps=chosen["timesteps"], **recipe["game"])
+    network = {
+        "net_arch": chosen["net_arch"],
+        "activation_fn": getattr(torch.nn, TORCH_NAMES[chosen["activation"]]),
+    }
+    with _one_thread():
         learner = getattr(stable_baselines3, algorithm.upper())(
             "MlpPolicy",
-            make_vec_env(chosen["envs"], cell=windows, start="random", timesteps=chosen["timesteps"], **facts["game"]),
-            policy_kwargs={"net_arch": chosen["net_arch"], "activation_fn": getattr(torch.nn, ACTIVATION[chosen["activation"]])},
+            envs,
+            policy_kwargs=network,
             tensorboard_log=None if tensorboard is None else str(tensorboard),
             seed=task.seed,
             device="cpu",
             **chosen["learner"],
         )
         learner.learn(chosen["steps"], callback=_reporting(report) if report else None, tb_log_name=algorithm)
-    libraries = ("stable-baselines3", "torch", "numpy")
-    return Policy(facts | {"trained_with": {name: version(name) for name in libraries}}, _layers(learner))
+    return Policy(recipe, _layers(learner), {name: version(name) for name in LIBRARIES})
 
 
 def trained(algorithm: str, task: Task) -> Policy:
-    """The cache's policy for this task, trained and kept there if it was not there."""
-    path = cached(facts_for(algorithm, task))
+    """The cache's policy for this task, trained and kept there if it was not there yet."""
+    recipe = recipe_for(algorithm, task)
+    path = cache_folder() / file_name(recipe)
     if not path.exists():
         save(train(algorithm, task), path)
-    return load(path)
+    policy = load(path)
+    if policy.recipe != recipe:
+        raise PolicyError(f"{path} holds another policy than its name says; delete it")
+    return policy
 
 
-def _player(algorithm: str, doc: str) -> Callable[..., Agent]:
+def _player(algorithm: str, told: str) -> Callable[..., Agent]:
     def factory(task: Task, path: str | None = None) -> Agent:
         policy = trained(algorithm, task) if path is None else load(Path(path))
-        if policy.facts["algorithm"] != algorithm:
-            raise PolicyError(f"{path} is a {policy.facts['algorithm']} policy: play it as {policy.facts['algorithm']}:{path}")
+        made_by = policy.recipe["algorithm"]
+        if made_by != algorithm:
+            raise PolicyError(f"{path} is a policy of {made_by}: play {made_by}:{path}")
         refuse_unfit(policy, task)
         return policy
 
-    factory.__name__, factory.__doc__ = algorithm, doc
+    factory.__name__ = factory.__qualname__ = algorithm
+    factory.__doc__ = told
     factory.traits = Traits(uses_persona=False)  # type: ignore[attr-defined]
     return factory
 
@@ -150,8 +162,10 @@ dqn = _player("dqn", "Deep Q-learning, trained on the days before the window.")
 
 
 @contextmanager
-def _one_thread(torch: Any) -> Iterator[None]:
-    """Sums in one order, and for networks of this size the fastest too."""
+def _one_thread() -> Iterator[None]:
+    """Sums in one order, and for networks of this size the fastest way too."""
+    import torch
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -179,11 +193,17 @@ def _reporting(report: Report) -> Any:
             self._begun = self._told = time.perf_counter()
 
         def _on_step(self) -> bool:
-            now = time.perf_counter()
-            if now - self._told > REPORT_EVERY:
-                self._told = now
-                returns = [episode["r"] for episode in self.model.ep_info_buffer or ()]
-                report(self.num_timesteps, self.num_timesteps / (now - self._begun), mean(returns) if returns else 0.0)
+            if time.perf_counter() - self._told > REPORT_EVERY:
+                self._tell()
             return True
+
+        def _on_training_end(self) -> None:
+            self._tell()
+
+        def _tell(self) -> None:
+            self._told = time.perf_counter()
+            returns = [episode["r"] for episode in self.model.ep_info_buffer or ()]
+            rate = self.num_timesteps / (self._told - self._begun)
+            report(self.num_timesteps, rate, mean(returns) if returns else math.nan)
 
     return Reporting()
