@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fintrading_gym.errors import MissingExtra
-from fintrading_gym.observations import LIMIT, RETURN_SCALE
-from fintrading_gym.vector_tables import CHANGES, CODES, CUMULATIVE, OWN, ROOM, Episodes, Ints, Market, Player
+from fintrading_gym.observations import LIMIT, OWN, RETURN_SCALE
+from fintrading_gym.vector_tables import CHANGES, CODES, CUMULATIVE, ROOM, Episodes, Ints, Market, Player
 
 try:
     from numba import njit, types, uint64
@@ -16,6 +16,7 @@ try:
 except ImportError as fault:
     raise MissingExtra("compiled=True", "fast") from fault
 
+INT = np.dtype(np.intp)
 MANY = 8  # floats copied at once: the width of a vector register. A row ends with as many, so none is overrun
 assert OWN == MANY
 
@@ -25,7 +26,7 @@ def advance(
 ) -> tuple[Episodes, NDArray[np.float32]]:
     """As `vector_tables.advance`, bit for bit."""
     n = len(codes)
-    after = Episodes(np.empty(n, np.intp), np.empty(n, np.intp), np.empty(n), np.empty(n))
+    after = Episodes(np.empty(n, INT), np.empty(n, INT), np.empty(n), np.empty(n))
     observations = np.empty((n, market.shown.shape[1]), np.float32)
     highest = _advance(
         market.shown, market.earned, player.moves, player.shown, at.row, at.state, at.cumulative, codes,

@@ -85,6 +85,7 @@ def market_rows(window: Window, lookback: int) -> NDArray[np.float32]:
 
 
 # What depends on the player stands at the end of a row: position, cumulative return, decided, the five decisions.
+OWN = 3 + REMEMBERED  # columns
 _OWN = struct.Struct(f"3f{SIGN.size * REMEMBERED}s")
 _OWN_AT = -_OWN.size
 _pack_own = _OWN.pack_into

@@ -1,6 +1,7 @@
 """N episodes at once, advanced in whole-array operations: step for step what N single environments do."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import cycle, islice
 from typing import Any
 
@@ -176,11 +177,12 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         """Begin the episodes that are over, also in `observations`; the infos of both their end and beginning."""
         ended, undecided = self._ended(), told.undecided
         which, mask = ended.which, ended.mask()
-        final = told._replace(where=mask, undecided=None if undecided is None else undecided & mask)
+        final = replace(told, where=mask, undecided=None if undecided is None else undecided & mask)
         restarted = Restarted(ended, observations[which], _infos(final, (AT_THE_END, ended)))
         observations[which] = self._begin(which)
         self._over = NOBODY
-        first = told._replace(
+        first = replace(
+            told,
             at=self._at,
             undecided=None if undecided is None else undecided & ~mask,
         )

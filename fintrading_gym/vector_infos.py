@@ -16,7 +16,8 @@ from fintrading_gym.windows import Floats
 Flags = NDArray[np.bool_]
 
 
-class Told(NamedTuple):
+@dataclass(eq=False, slots=True)
+class Told:
     """What was the case in N environments. Nobody writes to these arrays."""
 
     market: Market
@@ -147,10 +148,10 @@ class Infos(dict[str, Any]):
     __slots__ = ("_parts",)
 
     def __init__(self, told: Told, *more: tuple[Makers, object]):
-        super().__init__(_UNREAD_ALWAYS)
-        self._parts = ((ALWAYS, told), *more)
+        self._parts = (ALWAYS, told), *more
+        self.update(_UNREAD_ALWAYS)
         for makers, _ in more:
-            super().update(dict.fromkeys(makers, _UNREAD))
+            self.update(dict.fromkeys(makers, _UNREAD))
 
     def __getitem__(self, key: str) -> Any:
         value = super().__getitem__(key)

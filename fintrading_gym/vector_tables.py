@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fintrading_gym import observations as view
-from fintrading_gym.env import FinMemTradingEnv, market_returns
+from fintrading_gym.env import FinMemTradingEnv
 from fintrading_gym.metrics import BUY, HOLD, SELL
 from fintrading_gym.windows import Floats
 
@@ -17,10 +17,9 @@ Ints = NDArray[np.intp]
 
 NO_DECISION = 3  # the code of None; 0, 1, 2 are those of the actions
 CODES = (SELL, HOLD, BUY, NO_DECISION)
-OWN = view.OWN.size // 4  # columns of the vector view that show the player, the last ones
 CHANGES = 9  # pairs of (position before, position after)
 ROOM = 16  # for a change beside a state in one number
-CUMULATIVE = 1 - OWN  # the column of the return so far, second of the player's own
+CUMULATIVE = 1 - view.OWN  # the column of the return so far, second of the player's own
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,20 +40,19 @@ class Player:
 @cache
 def player_states(hold: str) -> Player:
     """The states under a hold rule, as `FinMemTradingEnv.step` leads from one to the next."""
-    states = [(0, 0, (0.0,) * view.REMEMBERED)]
+    states = [(0, 0, view.NONE_YET)]
     number = {states[0]: 0}
     moves = []
     for position, decided, recent in states:  # which grows until no move leads to a new state
         for code in CODES:
-            traded = code in (SELL, BUY)
-            after = code - HOLD if traded else position if hold == "keep" else 0
-            decision = float(code - HOLD) if traded else 0.0
-            state = (after, min(decided + 1, view.REMEMBERED), (*recent[1:], decision))
+            action = HOLD if code == NO_DECISION else code
+            after = position if action == HOLD and hold == "keep" else action - HOLD
+            state = (after, min(decided + 1, view.REMEMBERED), recent[view.SIGN.size :] + view.SIGNS[action])
             if state not in number:
                 number[state] = len(states)
                 states.append(state)
             moves.append(ROOM * number[state] + 3 * (position + 1) + after + 1)
-    blank = np.zeros(OWN, np.float32)
+    blank = np.zeros(view.OWN, np.float32)
     shown = [view.vector_view(blank, position, 0.0, decided, recent) for position, decided, recent in states]
     return Player(np.array(moves), np.array([state[0] for state in states]), np.array(shown))
 
@@ -78,16 +76,16 @@ def market(games: Sequence[FinMemTradingEnv]) -> Market:
 
 
 def _market_of(game: FinMemTradingEnv) -> tuple[NDArray[np.generic], ...]:
-    first, days = game.window.span()
-    prices, inside = game.window.load(), slice(first, first + days)
-    log_return, overnight = market_returns(prices.open[inside], prices.close[inside], game.fill)
-    log_return, overnight = np.append(log_return, 0.0), np.append(overnight, 0.0)  # the last day is never traded on
+    log_return, overnight, intraday = (
+        np.append(column, 0.0)[:, None]  # the last day is never traded on
+        for column in (game._market, game._overnight, game._intraday)
+    )
     before, after = (side.ravel().astype(np.float64) for side in np.mgrid[-1:2, -1:2])
-    earned = before * overnight[:, None] + after * (log_return - overnight)[:, None]
-    earned -= game.cost_bps * 1e-4 * np.abs(after - before)
-    date = np.array(prices.date[inside], object)
-    shown = view.market_rows(game.window, game.lookback)
-    return shown, earned.ravel(), date, prices.close[inside], log_return, overnight
+    earned = before * overnight + after * intraday - game.cost_bps * 1e-4 * np.abs(after - before)
+    return (
+        np.array(game._rows), earned.ravel(), np.array(game._dates, object), np.array(game._close),
+        log_return.ravel(), overnight.ravel(),
+    )  # fmt: skip
 
 
 class Episodes(NamedTuple):
@@ -130,6 +128,6 @@ def advance(
 def observe(market: Market, player: Player, at: Episodes) -> NDArray[np.float32]:
     """The vector views (N, columns), a new array."""
     shown = market.shown.take(at.row, axis=0)
-    shown[:, -OWN:] = player.shown.take(at.state, axis=0)
+    shown[:, -view.OWN :] = player.shown.take(at.state, axis=0)
     shown[:, CUMULATIVE] = (view.RETURN_SCALE * at.cumulative).clip(-view.LIMIT, view.LIMIT)
     return shown
