@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TORCH := $(shell sed -n 's/^\(torch==[^ ]*+cpu\) .*/\1/p' constraints.txt)
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
-.PHONY: leaderboard test test-slow lint clean
+.PHONY: leaderboard test lint clean
 
 leaderboard: $(READY)
 	$(BIN)/fintrading leaderboard

@@ -31,15 +31,15 @@ from fintrading_gym.windows import CELLS, TICKERS, Window
 
 RESULTS = Path(__file__).parent / "results" / "hyperparameters.json"
 VALIDATION = ("2021-09-01", "2021-12-31")  # 86 days, the last before any cell begins
-SEEDS = 2
+SEEDS = 1
 
 Hyperparameters = dict[str, Any]
 Row = dict[str, Any]
 
-# What a candidate is a change of: Stable-Baselines3's own defaults, but for 256 environments and what follows from it.
+# What a candidate is a change of: Stable-Baselines3's defaults, but for many environments and what follows from them.
 START: dict[str, Hyperparameters] = {
     "ppo": {
-        "steps": 200_000,
+        "steps": 100_000,
         "envs": 256,
         "timesteps": 50,
         "net_arch": [64, 64],
@@ -48,32 +48,32 @@ START: dict[str, Hyperparameters] = {
             "n_steps": 32,
             "batch_size": 4096,
             "n_epochs": 4,
-            "learning_rate": 3e-4,
+            "learning_rate": 3e-3,
             "gamma": 0.99,
             "ent_coef": 0.0,
         },
     },
     "a2c": {
-        "steps": 200_000,
+        "steps": 100_000,
         "envs": 256,
         "timesteps": 50,
         "net_arch": [64, 64],
         "activation": "tanh",
-        "learner": {"n_steps": 8, "learning_rate": 7e-4, "gamma": 0.99, "ent_coef": 0.0},
+        "learner": {"n_steps": 5, "learning_rate": 7e-4, "gamma": 0.99, "ent_coef": 0.0},
     },
     "dqn": {
-        "steps": 200_000,
+        "steps": 100_000,
         "envs": 256,
         "timesteps": 50,
         "net_arch": [64, 64],
         "activation": "relu",
         "learner": {
             "buffer_size": 100_000,
-            "learning_starts": 10_000,
+            "learning_starts": 5_000,
             "batch_size": 256,
             "train_freq": 1,
             "gradient_steps": 1,
-            "target_update_interval": 10_000,
+            "target_update_interval": 5_000,
             "exploration_fraction": 0.1,
             "learning_rate": 1e-3,
             "gamma": 0.99,
@@ -82,37 +82,32 @@ START: dict[str, Hyperparameters] = {
     "linear": {"penalty": 1.0},
 }
 CHANGES: dict[str, list[Hyperparameters]] = {
+    "linear": [{"penalty": penalty} for penalty in (1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2)],
     "ppo": [
         {},
-        {"steps": 50_000},
-        {"timesteps": None},
-        {"net_arch": [32]},
+        {"steps": 200_000},
         {"learning_rate": 1e-3},
-        {"gamma": 0.0},
         {"gamma": 0.9},
+        {"gamma": 0.0},
         {"ent_coef": 0.01},
+        {"timesteps": None},
     ],
     "a2c": [
         {},
-        {"steps": 50_000},
-        {"timesteps": None},
-        {"net_arch": [32]},
+        {"steps": 200_000},
         {"learning_rate": 3e-3},
-        {"gamma": 0.0},
         {"gamma": 0.9},
+        {"gamma": 0.0},
         {"ent_coef": 0.01},
     ],
     "dqn": [
         {},
-        {"steps": 50_000},
-        {"timesteps": None},
-        {"net_arch": [32]},
+        {"steps": 200_000},
         {"learning_rate": 3e-4},
-        {"gamma": 0.0},
         {"gamma": 0.9},
+        {"gamma": 0.0},
         {"exploration_fraction": 0.5},
     ],
-    "linear": [{"penalty": penalty} for penalty in (1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2)],
 }
 
 

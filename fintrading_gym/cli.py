@@ -14,11 +14,12 @@ import numpy as np
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from fintrading_gym import __version__, windows
 from fintrading_gym import leaderboard as board
-from fintrading_gym import windows
 from fintrading_gym.env import FILLS, HOLD_RULES
 from fintrading_gym.errors import DataError, MissingExtra, lookup
 from fintrading_gym.ledger import evaluate
@@ -26,12 +27,7 @@ from fintrading_gym.observations import PERSONAS, POSITIONS
 from fintrading_gym.replies import ACTIONS
 from fintrading_gym.rollout import Player, Task, find_player, registered
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    help="Can this model trade, or does it only remember? One decision a day on one stock.",
-)
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 data_app = typer.Typer(no_args_is_help=True, help="Check and fetch price tables.")
 app.add_typer(data_app, name="data")
 
@@ -41,17 +37,20 @@ Fill = Annotated[str, typer.Option(help=f"When a decision fills: {', '.join(FILL
 CostBps = Annotated[float, typer.Option(help="Cost of changing the position by one, in basis points.")]
 
 COMMANDS = "fintrading_gym.commands"  # the entry-point group that other packages' sub-commands are found by
-RULES = "buy_and_hold,short_and_hold,flat,random,momentum,mean_reversion,sma_cross,oracle,linear"
-LEARNERS = "ppo,a2c,dqn"
-# What the board shows when nobody says: learners too where they can be trained.
-BOARD_AGENTS = f"{RULES},{LEARNERS}" if find_spec("stable_baselines3") else RULES
+# Who plays on a board when nobody says: the learners too, where they can be trained.
+LEARNERS = ("ppo", "a2c", "dqn") if find_spec("stable_baselines3") else ()
+BOARD_AGENTS = (
+    *("buy_and_hold", "short_and_hold", "flat", "random", "momentum", "mean_reversion", "sma_cross", "linear"),
+    *LEARNERS,
+    "oracle",
+)
 
 
 def main() -> None:
     """Run the command line: exit 2 on bad usage, 1 on a failed run, 130 on an interrupt."""
     sys.path.insert(0, os.getcwd())  # so that `module:callable` finds an agent in the folder one stands in
-    _add_commands()
     try:
+        _add_commands()
         app()
     except (ValueError, MissingExtra, OSError) as fault:
         Console(stderr=True).print(f"fintrading: {fault}", style="red", markup=False, highlight=False, soft_wrap=True)
@@ -68,14 +67,26 @@ def _add_commands() -> None:
             app.command(point.name)(command)
 
 
+@app.callback(invoke_without_command=True, no_args_is_help=True)
+def version(show: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Can this model trade, or does it only remember? One decision a day on one stock."""
+    if show:
+        print(__version__)
+        raise typer.Exit
+
+
 @app.command()
 def cells() -> None:
     """The named windows, and what buying and holding earned in them."""
-    table = Table("cell", "ticker", "first", "last", "days", "buy and hold", title="Cells (log return of the window)")
+    title = "Cells, and what buying and holding earned (log return): in all, and in an episode of 50 decisions"
+    table = Table(
+        "cell", "ticker", "first", "last", "days", "window", "first 50", title=title, box=SIMPLE_HEAD, pad_edge=False
+    )
     for name, window in windows.CELLS.items():
         first, days = window.span()
         close = window.load().close[first : first + days]
-        table.add_row(name, window.ticker, window.first, window.last, str(days), f"{np.log(close[-1] / close[0]):+.4f}")
+        whole, first_50 = (f"{np.log(close[end] / close[0]):+.4f}" for end in (-1, 50))
+        table.add_row(name, window.ticker, window.first, window.last, str(days), whole, first_50)
     Console().print(table)
 
 
@@ -130,16 +141,17 @@ def play(
     else:
         if verbose:
             _print_days(episode.ledger.rows())
-        _print_summary(f"{agent} on {task.window}", numbers)
+        if numbers:
+            _print_summary(f"{agent} on {task.window}", numbers)
     if episode.failure is not None:
         _fail(f"{agent} broke off: {episode.failure}")
 
 
 @app.command()
 def leaderboard(
-    agents: Annotated[str, typer.Option(help="Agents, by commas.")] = RULES,
+    agents: Annotated[str, typer.Option(help="Agents, by commas.")] = ",".join(BOARD_AGENTS),
     cells: Annotated[str, typer.Option(help="Cells, by commas.")] = ",".join(windows.EVALUATION),
-    personas: Annotated[str, typer.Option(help="Personas, by commas.")] = "adaptive",
+    personas: Annotated[str, typer.Option(help="Personas, by commas, or 'all'.")] = "adaptive",
     timesteps: Timesteps = "50",
     seeds: Annotated[int, typer.Option(min=1, help="Episodes of each task: seeds 0, 1, ...")] = 5,
     hold: Hold = "keep",
@@ -159,7 +171,7 @@ def leaderboard(
     played = [
         Task(windows.find_window(cell) and cell, _persona(persona), seed, _timesteps(timesteps), hold, cost_bps, fill)
         for cell in _names(cells)
-        for persona in _names(personas)
+        for persona in (PERSONAS if personas == "all" else _names(personas))
         for seed in range(seeds)
     ]
     played[0].make(observation="vector").close()  # a wrong setting fails before the first episode
@@ -189,6 +201,8 @@ def data_check(
             if prices.sha256 != expected:
                 raise DataError(f"{path.name}: sha256 {prices.sha256} is not the manifest's {expected}")
             print(f"ok   {path.name}: {len(prices.date)} days, {prices.date[0]}..{prices.date[-1]}")
+            for oddity in windows.oddities(prices):
+                print(f"     {path.name}: {oddity}")
         except DataError as fault:
             bad += 1
             print(f"BAD  {fault}")
@@ -255,28 +269,30 @@ def _run(episodes: list[tuple[Player, Task]]) -> tuple[list[board.Row], bool]:
 
 BOARD = {  # column of the table: what it shows, and how it is printed
     "score": ("score", ".3f"),
-    "CR": ("cumulative_return", "+.3f"),
-    "excess": ("excess", "+.3f"),
-    "regret": ("regret", ".3f"),
+    "CR": ("cumulative_return", "+.2f"),
+    "excess": ("excess", "+.2f"),
+    "regret": ("regret", ".2f"),
     "luck": ("luck", ".3f"),
-    "Sharpe": ("sharpe_ratio", "+.2f"),
-    "MDD": ("max_drawdown", ".3f"),
+    "Sharpe": ("sharpe_ratio", "+.1f"),
+    "MDD": ("max_drawdown", ".2f"),
 }
 
 
 def _print_board(rows: list[board.Row], players: list[Player]) -> None:
     standings = board.rank(rows, [p.name for p in players if not p.traits.ranked])
     cells = list(dict.fromkeys(row["cell"] for row in rows))
-    whole = Table(title="Leaderboard: means over n episodes, best first", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    parts = Table(title="Score by cell", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for table, names in ((whole, ("#", "agent", *BOARD, "n")), (parts, ("#", "agent", *cells))):
+    title = "Leaderboard: means over n episodes, best first; sd: of the score over them"
+    whole = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    parts = Table(title="Score by cell", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for table, names in ((whole, ("#", "agent", *BOARD, "sd", "n")), (parts, ("#", "agent", *cells))):
         for name in names:
             table.add_column(name, justify="left" if name == "agent" else "right", no_wrap=name == "agent")
     for s in standings:
         place = "-" if s.rank is None else str(s.rank)
         numbers = [f"{s.means[what]:{form}}" if s.means else "-" for what, form in BOARD.values()]
-        whole.add_row(place, s.agent, *numbers, str(s.episodes))
-        parts.add_row(place, s.agent, *(f"{s.cells[cell]:.3f}" if cell in s.cells else "-" for cell in cells))
+        spread = "-" if s.spread is None else f"{s.spread:.2f}"
+        whole.add_row(place, escape(s.agent), *numbers, spread, str(s.episodes))
+        parts.add_row(place, escape(s.agent), *(f"{s.cells[cell]:.3f}" if cell in s.cells else "-" for cell in cells))
     console = Console()
     console.print(whole, parts)
     for note in _board_notes(players) + [f"{s.agent} is not ranked: {s.why}" for s in standings if s.why]:
@@ -287,11 +303,12 @@ def _board_notes(players: list[Player]) -> list[str]:
     notes = [
         "score: mean of cum_return, sharpe, stability, discipline; doing nothing scores 0.708",
         "CR: log return; excess: over buy and hold; regret: to the best sequence in hindsight",
+        "Sharpe: annualised; MDD: deepest fall, as a fraction; a gap within the sd is no difference in skill",
         "luck: share of random policies of the same activity that did at least as well",
     ]
     ignoring = [p.name for p in players if not p.traits.uses_persona]
     if ignoring:
-        notes.append(f"these ignore the persona and play once for all: {', '.join(ignoring)}")
+        notes.append(f"these ignore the persona and play once for all personas: {', '.join(ignoring)}")
     return notes
 
 
@@ -309,7 +326,7 @@ def _print_days(rows: list[dict[str, Any]]) -> None:
 
 
 def _print_summary(title: str, numbers: dict[str, float]) -> None:
-    table = Table("number", "value", title=title)
+    table = Table("number", "value", title=escape(title))
     for name, value in numbers.items():
         table.add_row(name, f"{value:.4f}")
     Console().print(table)

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
 from fintrading_gym import observations as view
-from fintrading_gym.errors import lookup
+from fintrading_gym.errors import brief, lookup
 from fintrading_gym.ledger import Ledger
 from fintrading_gym.metrics import HOLD, fintrading_score
 from fintrading_gym.observations import vector_view
@@ -90,13 +90,15 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
 
     ## Episode End
     Truncation after `timesteps` decisions or on the window's last day: the market goes on, so nothing
-    is terminal, and learners bootstrap. A further step raises `gymnasium.error.ResetNeeded`.
+    is terminal, and learners bootstrap. A further step raises `gymnasium.error.ResetNeeded`. Shorten an
+    episode by `timesteps`: a `TimeLimit` around it would cut off the ledger and the score.
 
     ## Information
     `reset` and `step` tell of the day that the observation shows: `date`, `price` (adjusted close,
-    USD), `position` (held into it), `log_return` (earned into it), `cumulative_log_return`, `valid`
-    (False: there was no decision, and `reason` says why). The last step adds `ledger`
-    (`fintrading_gym.ledger.Ledger`) and `score` (`fintrading_gym.metrics.fintrading_score`).
+    USD), `position` (held into it), `log_return` (earned into it), `cumulative_log_return`, `valid`.
+    Where `valid` is False there was no decision, and `reason` says why: a key of `replies.REASONS`, or
+    "none" for `None`. The last step adds `ledger` (`fintrading_gym.ledger.Ledger`) and `score`
+    (`fintrading_gym.metrics.fintrading_score`).
 
     ## Arguments
     * `cell`: a cell's name, `"TICKER:FIRST:LAST"`, `"FILE.csv:FIRST:LAST"` or a `Window`
@@ -284,9 +286,10 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
     def _read(self, action: Any) -> tuple[int, str | None]:
         """The action as an index, and why it is no decision (None: it is one)."""
         if self.action == "text" and action is not None:
-            if not isinstance(action, str | dict) and not hasattr(action, "model_dump"):
-                raise ValueError(f"action={action!r} is no reply; there are text, an API message, or None for none")
             decision = parse(action)
+            if decision.reason == "error":
+                allowed = "text, a message (of an API's response: choices[0].message), or None for none"
+                raise ValueError(f"action={brief(action)} is no reply; there are {allowed}")
             return (HOLD, decision.reason) if decision.action is None else (ACTIONS.index(decision.action), None)
         if action is None:
             return HOLD, "none"
@@ -295,7 +298,9 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
         except (AttributeError, TypeError):
             index = -1
         if not 0 <= index <= 2:
-            raise ValueError(f"action={action!r} is no decision; there are 0 sell, 1 hold, 2 buy, or None for none")
+            raise ValueError(
+                f"action={brief(action)} is no decision; there are 0 sell, 1 hold, 2 buy, or None for none"
+            )
         return index, None
 
     def _observe(self, day: int) -> Any:

@@ -1,6 +1,7 @@
 """What can be wrong with an input, and the one function that says so for every table of names."""
 
 import difflib
+import reprlib
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
@@ -36,7 +37,7 @@ def lookup(kind: str, name: object, table: Mapping[str, V]) -> V:
     """
     if isinstance(name, str) and name in table:
         return table[name]
-    raise UnknownName(f"No {kind} {name!r}; there are {list(table)}.{did_you_mean(name, table)}")
+    raise UnknownName(f"No {kind} {brief(name)}; there are {list(table)}.{did_you_mean(name, table)}")
 
 
 def did_you_mean(name: object, names: Iterable[str]) -> str:
@@ -44,3 +45,8 @@ def did_you_mean(name: object, names: Iterable[str]) -> str:
     written = {allowed.lower(): allowed for allowed in names}
     near = difflib.get_close_matches(str(name).lower(), written, n=1, cutoff=0.5)
     return f" Did you mean {written[near[0]]!r}?" if near else ""
+
+
+def brief(value: object) -> str:
+    """`value` as a message shows it: on one line, and short."""
+    return " ".join(reprlib.repr(value).split())

@@ -72,6 +72,7 @@ class Standing:
     why: str
     episodes: int
     means: dict[str, float]  # of AVERAGED; empty when every episode failed
+    spread: float | None  # standard deviation of the score over the episodes; None: fewer than two
     cells: dict[str, float]  # mean score by cell
 
 
@@ -90,7 +91,7 @@ def rank(rows: Iterable[Row], unranked: Iterable[str] = ()) -> list[Standing]:
     ranked = [s for s in standings if not s.why]
     # Equal scores share a rank.
     place = {s.agent: 1 + sum(other.means["score"] > s.means["score"] + 1e-12 for other in ranked) for s in ranked}
-    return [Standing(s.agent, place.get(s.agent), s.why, s.episodes, s.means, s.cells) for s in standings]
+    return [Standing(s.agent, place.get(s.agent), s.why, s.episodes, s.means, s.spread, s.cells) for s in standings]
 
 
 def _standing(agent: str, rows: list[Row], knows_future: bool) -> Standing:
@@ -99,6 +100,7 @@ def _standing(agent: str, rows: list[Row], knows_future: bool) -> Standing:
     by_cell: dict[str, list[float]] = {}
     for row in whole:
         by_cell.setdefault(row["cell"], []).append(row["score"])
+    spread = float(np.std([row["score"] for row in whole], ddof=1)) if len(whole) > 1 else None
     why = ""
     if knows_future:
         why = "knows the future"
@@ -106,5 +108,6 @@ def _standing(agent: str, rows: list[Row], knows_future: bool) -> Standing:
         first = next(row["failure"] for row in rows if row["failure"])
         why = f"{len(rows) - len(whole)} of {len(rows)} episodes failed ({first})"
     elif means["coverage"] < MIN_COVERAGE:
-        why = f"decided only {means['coverage']:.0%} of its days"
-    return Standing(agent, None, why, len(rows), means, {cell: float(np.mean(s)) for cell, s in by_cell.items()})
+        why = f"decided only {means['coverage']:.0%} of its days, and {MIN_COVERAGE:.0%} are needed"
+    cells = {cell: float(np.mean(scores)) for cell, scores in by_cell.items()}
+    return Standing(agent, None, why, len(rows), means, spread, cells)

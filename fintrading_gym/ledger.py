@@ -9,7 +9,7 @@ from fintrading_gym import metrics
 from fintrading_gym.replies import ACTIONS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Ledger:
     """One entry a decision, oldest first; every column has the same length."""
 
@@ -21,6 +21,10 @@ class Ledger:
     log_return: tuple[float, ...] = ()  # earned until the next close, costs taken off
     market: tuple[float, ...] = ()  # log return of the stock until the next close
     overnight: tuple[float, ...] = ()  # the part of `market` that the position before the decision earns
+
+    def __repr__(self) -> str:
+        days = f", {self.date[0]}..{self.date[-1]}" if self.date else ""
+        return f"Ledger({len(self.date)} decisions{days})"
 
     def rows(self) -> list[dict[str, Any]]:
         """The ledger as one dict a decision, ready for JSON or a table."""

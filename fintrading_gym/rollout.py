@@ -4,6 +4,8 @@ import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import gymnasium as gym
@@ -11,7 +13,7 @@ import numpy as np
 
 from fintrading_gym import ENV_ID
 from fintrading_gym.env import market_returns
-from fintrading_gym.errors import UnknownName, lookup
+from fintrading_gym.errors import UnknownName, brief, lookup
 from fintrading_gym.ledger import Ledger
 from fintrading_gym.replies import ACTIONS, Decision
 from fintrading_gym.windows import Floats, Window, find_window
@@ -153,6 +155,9 @@ class Player:
             agent = self.factory(*arguments, **self.options)
         except Exception as fault:  # a stranger's factory, as in `rollout`
             return Episode(Ledger(), (), None, f"before day 1: {type(fault).__name__}: {fault}")
+        if not callable(agent):
+            told = f"the factory gave {brief(agent)} and not an agent, a callable from observation to decision"
+            return Episode(Ledger(), (), None, f"before day 1: {told}")
         return rollout(agent, env, task.seed, on_day)
 
 
@@ -173,10 +178,18 @@ def find_player(spec: str | Callable[..., Agent]) -> Player:
     known = registered()
     if name in known:
         return Player(spec, known[name].load(), rest or None)
+    if not rest and not known:
+        raise UnknownName(f"No agent {spec!r}; agents come with an installed package: pip install -e .")
     if not rest:
         lookup("agent", spec, known)
+    if name.endswith(".py"):
+        raise UnknownName(f"No agent {spec!r}; a module is named without its ending: {Path(name).stem}:{rest}")
     try:
-        factory = getattr(importlib.import_module(name), rest)
-    except (ModuleNotFoundError, AttributeError) as fault:
+        module = importlib.import_module(name)
+    except (ImportError, SyntaxError, TypeError) as fault:  # TypeError: a relative name
         raise UnknownName(f"No agent {spec!r}: {fault}; registered are {list(known)}, else module:callable") from fault
-    return Player(spec, factory)
+    return Player(spec, lookup(f"callable in {name}", rest, _callables(module)))
+
+
+def _callables(module: ModuleType) -> dict[str, Callable[..., Agent]]:
+    return {name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")}

@@ -5,7 +5,6 @@ import hashlib
 import io
 import math
 import re
-import reprlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fintrading_gym.errors import DataError, did_you_mean, lookup
+from fintrading_gym.errors import DataError, brief, did_you_mean, lookup
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,6 +99,8 @@ class Window:
         for day in (self.first, self.last):
             if not isinstance(day, str) or iso_date(day) is None:
                 raise DataError(f"Window {self}: {day!r} is not a date of the form YYYY-MM-DD")
+        if self.last < self.first:
+            raise DataError(f"Window {self}: its last day comes before its first")
         prices = self.load()
         date = prices.date
         if not date[0] <= self.first or not self.last <= date[-1]:
@@ -204,6 +205,20 @@ def read_prices(source: "str | Path | pd.DataFrame") -> Prices:
     )
 
 
+def oddities(prices: Prices) -> list[str]:
+    """What a playable table should perhaps not hold: sentences for a person to judge."""
+    days = np.array(prices.date, "datetime64[D]")
+    found = []
+    for t, gap in enumerate(np.diff(days).astype(int).tolist(), 1):
+        if gap > 5:  # a long weekend has 4
+            found.append(f"no quotes for {gap - 1} days before {prices.date[t]}")
+    found += [f"{day} is a weekend day" for day in prices.date if Date.fromisoformat(day).weekday() >= 5]
+    for t in (np.flatnonzero(np.abs(np.diff(np.log(prices.close))) > np.log(1.8)) + 1).tolist():
+        change = prices.close[t] / prices.close[t - 1] - 1
+        found.append(f"the close moves by {change:+.0%} on {prices.date[t]}; is it adjusted for splits?")
+    return found
+
+
 def iso_date(value: object) -> str | None:
     """`value`, a string YYYY-MM-DD or any date or time, as an ISO date; None if it is none."""
     text = str(value)[:10] if isinstance(value, Date | np.datetime64) else value
@@ -244,8 +259,11 @@ def _read_frame(frame: "pd.DataFrame") -> tuple[Table, bytes]:
 def _check_header(header: list[str], name: str) -> None:
     for wanted in COLUMNS:
         if wanted not in header:
-            hint = did_you_mean(wanted, [c for c in header if c not in COLUMNS])
-            needs = f"a price table has {list(COLUMNS)}, this one {_brief(header)}"
+            near = did_you_mean(wanted, [c for c in header if c not in COLUMNS])
+            hint = f"{near} Rename it." if near else ""
+            if len(header) == 1 and header[0].count(";") >= len(COLUMNS) - 1:
+                hint = " Its fields are separated by ';' and not by ','."
+            needs = f"a price table has {list(COLUMNS)}, this one {brief(header)}"
             raise DataError(f"{name}: no column {wanted!r}; {needs}.{hint}")
         if header.count(wanted) > 1:
             raise DataError(f"{name}: {header.count(wanted)} columns {wanted!r}; a price table has one of each")
@@ -292,9 +310,6 @@ def _refuse(
     if bad.any():
         row = int(np.argmax(bad))
         on = f" ({date[row]})" if date else ""
-        raise DataError(f"{name}, row {row + 1}{on}, column {column}: {_brief(values[row])} {complaint}")
-
-
-def _brief(value: object) -> str:
-    """`value` as a message shows it: on one line, and short."""
-    return " ".join(reprlib.repr(value.item() if isinstance(value, np.generic) else value).split())
+        value = values[row]
+        value = value.item() if isinstance(value, np.generic) else value
+        raise DataError(f"{name}, row {row + 1}{on}, column {column}: {brief(value)} {complaint}")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import table_of
 
+from fintrading_gym import __version__
 from fintrading_gym.windows import CELLS, DATA
 
 FINTRADING = str(Path(sys.executable).with_name("fintrading"))
@@ -94,7 +95,7 @@ def test_leaderboard_prints_and_writes_rows(folder):
     words = ("--agents", "flat,random,my_agents:contrarian,oracle", "--cells", "tsla_main,spy_bear_2022")
     more = ("--seeds", 2, "--personas", "adaptive,risk_averse", "--timesteps", 10, "--csv", "r.csv", "--json", "r.json")
     text = run("leaderboard", *words, *more, cwd=folder).stdout
-    assert "these ignore the persona and play once for all: flat, random, oracle" in text
+    assert "these ignore the persona and play once for all personas: flat, random, oracle" in text
     assert "oracle is not ranked: knows the future" in text
     rows = json.loads((folder / "r.json").read_text())
     with (folder / "r.csv").open() as file:
@@ -163,6 +164,34 @@ def test_data_check_verifies_the_bundled_tables():
     text = run("data", "check").stdout
     assert text.count("ok ") == 10
     assert "TSLA.csv: 627 days, 2021-01-04..2023-06-30" in text
+
+
+def test_data_check_notes_what_a_person_should_look_at(tmp_path):
+    table = table_of([100.0, 101.0, 20.0, 20.5, 21.0], first="2022-01-06")  # a Thursday
+    table.loc[4, "date"] = "2022-01-20"
+    table.to_csv(tmp_path / "odd.csv", index=False)
+    text = run("data", "check", tmp_path / "odd.csv").stdout
+    assert "ok   odd.csv" in text
+    assert "odd.csv: the close moves by -80% on 2022-01-08; is it adjusted for splits?" in text
+    assert "odd.csv: 2022-01-08 is a weekend day" in text
+    assert "odd.csv: no quotes for 10 days before 2022-01-20" in text
+
+
+def test_the_module_is_the_command_line():
+    done = subprocess.run([sys.executable, "-m", "fintrading_gym", "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, __version__)
+    assert run("--version").stdout.strip() == __version__
+
+
+def test_a_board_fits_into_80_columns():
+    words = ["leaderboard", "--cells", "tsla_main", "--timesteps", "5", "--seeds", "1"]
+    done = subprocess.run([FINTRADING, *words], capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"})
+    assert "…" not in done.stdout
+
+
+def test_all_personas_can_be_asked_for():
+    done = run("leaderboard", "--agents", "flat,random", "--cells", "tsla_main", "--personas", "all", "--seeds", 1)
+    assert "0.708" in done.stdout
 
 
 def test_data_check_tells_every_bad_file_and_ends_with_1(tmp_path):

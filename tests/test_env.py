@@ -216,7 +216,7 @@ for seed in (0, 7):
     while not over:
         digest.update(observation["text"].encode() + observation["vector"].tobytes() + repr(info).encode())
         observation, reward, _, over, info = env.step(int(rng.integers(3)))
-    digest.update(repr((reward, info)).encode())
+    digest.update(repr((reward, info, info["ledger"].rows())).encode())
 print(digest.hexdigest())
 """
 
@@ -405,6 +405,13 @@ def test_integers_of_every_kind_are_actions(action):
     env = FinMemTradingEnv()
     env.reset()
     assert env.step(action)[4]["position"] == 1
+
+
+def test_a_whole_api_response_is_refused_and_told_where_its_message_is():
+    env = FinMemTradingEnv(action="text")
+    env.reset()
+    with pytest.raises(ValueError, match=re.escape("choices[0].message")):
+        env.step({"choices": [{"message": {"content": '{"action": "buy"}'}}]})
 
 
 @pytest.mark.parametrize("action", [3, None, 1.5, ["buy"]])

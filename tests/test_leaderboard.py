@@ -45,6 +45,7 @@ def test_agents_are_ranked_by_their_mean_score_and_equals_share_a_rank():
     rows = [_row("c", 0.5), _row("a", 0.9), _row("a", 0.3, "b"), _row("b", 0.6), _row("d", 0.1)]
     assert [(s.agent, s.rank) for s in rank(rows)] == [("a", 1), ("b", 1), ("c", 3), ("d", 4)]
     assert rank(rows)[0].cells == {"a": 0.9, "b": 0.3}
+    assert [s.spread for s in rank(rows)] == [pytest.approx(0.6 / 2**0.5), None, None, None]
 
 
 def test_who_knows_the_future_fails_or_does_not_decide_is_shown_without_a_rank():
@@ -59,7 +60,7 @@ def test_who_knows_the_future_fails_or_does_not_decide_is_shown_without_a_rank()
     standings = {s.agent: s for s in rank(rows, unranked=["oracle"])}
     assert [s.agent for s in rank(rows, ["oracle"]) if s.rank] == ["model"]
     assert standings["oracle"].why == "knows the future"
-    assert standings["absent"].why == "decided only 95% of its days"
+    assert standings["absent"].why == "decided only 95% of its days, and 95% are needed"
     assert standings["broken"].why == "1 of 2 episodes failed (day 3: OSError: gone)"
     assert standings["dead"].means == {}
 

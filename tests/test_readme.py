@@ -13,10 +13,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
-PYTHON = re.findall(r"```python\n(.*?)```", README, re.S)
+PYTHON = re.findall(r"^```python\n(.*?)^```", README, re.S | re.M)
 COMMANDS = [
     line.split("#")[0].strip()
-    for block in re.findall(r"```bash\n(.*?)```", README, re.S)
+    for block in re.findall(r"^```bash\n(.*?)^```", README, re.S | re.M)
     for line in block.splitlines()
     if line.startswith("fintrading ")
 ]
@@ -30,6 +30,13 @@ def test_the_first_snippet_is_short_and_prints_what_the_readme_says():
     with contextlib.redirect_stdout(printed):
         exec(compile(PYTHON[0], "README.md", "exec"), {})
     assert printed.getvalue() == re.search(r"```text\n(.*?)```", README, re.S)[1]
+
+
+@pytest.mark.parametrize("code", [code for code in PYTHON if "# my_agents.py" not in code])
+def test_a_snippet_of_the_readme_runs(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.csv").write_bytes((ROOT / "data/AAPL.csv").read_bytes())
+    exec(compile(code, "README.md", "exec"), {})
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if not any(word in c for word in NETWORK)])

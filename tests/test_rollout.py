@@ -56,7 +56,7 @@ def broken_factory(task):
         (raising, 2, "day 3: RuntimeError: the model is gone"),
         (lambda task: lambda observation: 7, 0, "day 1: ValueError: action=7 is no decision"),
         (lambda task: lambda observation: "buy", 0, "day 1: ValueError: action='buy'"),
-        (lambda task: None, 0, "day 1: TypeError"),
+        (lambda task: 2, 0, "before day 1: the factory gave 2 and not an agent"),
         (broken_factory, 0, "before day 1: OSError: no weights"),
     ],
 )
@@ -103,12 +103,29 @@ def test_an_argument_a_rule_does_not_take_is_a_recorded_failure():
     assert "before day 1: TypeError" in find_player("flat:now").play(Task()).failure
 
 
+def test_a_module_that_does_not_parse_is_told_in_one_line(tmp_path, monkeypatch):
+    (tmp_path / "fintrading_bad_syntax.py").write_text("def agent(:\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UnknownName, match="invalid syntax") as fault:
+        find_player("fintrading_bad_syntax:agent")
+    assert "\n" not in str(fault.value)
+
+
+def test_without_any_installed_agent_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("fintrading_gym.rollout.registered", dict)
+    with pytest.raises(UnknownName, match="pip install -e"):
+        find_player("flat")
+
+
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
         ("buy_and_hld", "Did you mean 'buy_and_hold'"),
         ("no_such_module:agent", "No agent 'no_such_module:agent'"),
-        ("json:no_such_function", "no_such_function"),
+        ("json:dump_", "No callable in json 'dump_'.*Did you mean 'dump"),
+        ("my_agents.py:agent", "named without its ending: my_agents:agent"),
+        ("./my_agents.py:agent", "named without its ending: my_agents:agent"),
+        (".relative:agent", "No agent '.relative:agent'"),
     ],
 )
 def test_an_unknown_agent_is_told_in_one_line(spec, words):

@@ -33,7 +33,7 @@ def test_a_rule_that_ignores_persona_and_seed_does(name):
     traits = find_player(name).traits
     assert traits.uses_persona is False
     ledgers = {
-        repr(find_player(name).play(Task(persona=p, seed=s)).ledger)
+        str(find_player(name).play(Task(persona=p, seed=s)).ledger.rows())
         for p in ("adaptive", "risk_averse")
         for s in (0, 1)
     }

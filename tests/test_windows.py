@@ -437,7 +437,6 @@ def test_a_window_that_leaves_its_table_is_told_where_the_table_ends(first, last
     [
         ("2022-10-10", "2022-10-10", 1),
         ("2022-10-08", "2022-10-09", 0),
-        ("2023-01-03", "2022-01-03", 0),
         (LAST, LAST, 1),
         (FIRST, FIRST, 1),
     ],
@@ -445,6 +444,15 @@ def test_a_window_that_leaves_its_table_is_told_where_the_table_ends(first, last
 def test_a_window_without_two_days_is_refused(first, last, days):
     message = one_line(lambda: find_window(f"TSLA:{first}:{last}"))
     assert f"Window TSLA:{first}:{last} holds {days} trading days; a decision needs at least 2" in message
+
+
+def test_a_window_that_ends_before_it_begins_is_told_so():
+    message = one_line(lambda: find_window("TSLA:2023-01-03:2022-01-03"))
+    assert message == "Window TSLA:2023-01-03:2022-01-03: its last day comes before its first"
+
+
+def test_a_table_with_other_separators_is_told_so(write):
+    assert "separated by ';'" in one_line(lambda: read_prices(write(text(GOOD).replace(",", ";"))))
 
 
 @pytest.mark.parametrize("ticker", ["", "TS LA", "TSLA\n", "T" * 21, "ТСЛА", 7, None])
@@ -767,7 +775,7 @@ def test_a_misnamed_column_is_told_with_its_nearest_name(write, written):
     for source in (renamed, write(renamed.to_csv(index=False))):
         message = refusal(source)
         assert "no column 'adj_close'" in message
-        assert message.endswith(f"Did you mean {written!r}?")
+        assert message.endswith(f"Did you mean {written!r}? Rename it.")
 
 
 @pytest.mark.parametrize("column", HEADER)

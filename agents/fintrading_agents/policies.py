@@ -34,7 +34,7 @@ class PolicyError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """A feed-forward network from the vector view to the three actions, an agent: its highest output is the decision."""
+    """An agent: a feed-forward network from the vector view to the three actions, whose highest output is taken."""
 
     recipe: Recipe  # of `recipe_of`
     layers: tuple[tuple[Array, Array], ...]  # (out, in) weights and (out,) biases, float32, first layer first
@@ -54,7 +54,7 @@ class Policy:
     @property
     def last_day(self) -> str:
         """The latest day it was trained on."""
-        return max(span["last"] for span in self.recipe["days"])
+        return max(str(span["last"]) for span in self.recipe["days"])
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -66,7 +66,8 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
 TORCH_NAMES = {"tanh": "Tanh", "relu": "ReLU"}  # of policies.ACTIVATIONS, in torch.nn
 LIBRARIES = ("stable-baselines3", "torch", "numpy")
 REPORT_EVERY = 0.25  # seconds
-Report = Callable[[int, float, float], None]  # steps done, steps a second, mean return of the last episodes (NaN: none ended yet)
+# Steps done, steps a second, and the mean return of the last episodes (NaN: none has ended yet).
+Report = Callable[[int, float, float], None]
 
 
 def recipe_for(

@@ -31,10 +31,10 @@ def make_vec_env(num_envs: int = 64, **keywords: Any) -> "FinMemTradingVecEnv":
         ValueError: a keyword has no such value, or asks for texts.
     """
     if "autoreset_mode" in keywords:
-        raise ValueError("autoreset_mode is not free here: Stable-Baselines3 resets an episode in the step that ends it")
-    return FinMemTradingVecEnv(
-        FinMemTradingVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **keywords)
-    )
+        raise ValueError(
+            "autoreset_mode is not free here: Stable-Baselines3 resets an episode in the step that ends it"
+        )
+    return FinMemTradingVecEnv(FinMemTradingVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **keywords))
 
 
 class FinMemTradingVecEnv(VecEnv):
