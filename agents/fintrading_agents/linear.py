@@ -6,7 +6,7 @@ from fintrading_agents.policies import Policy, recipe_of, refuse_unfit
 from fintrading_agents.spans import training_days
 from fintrading_gym.env import market_returns
 from fintrading_gym.metrics import BUY, SELL
-from fintrading_gym.observations import columns, market_rows
+from fintrading_gym.observations import OWN, columns, market_rows
 from fintrading_gym.replies import ACTIONS
 from fintrading_gym.rollout import Agent, Task, Traits
 from fintrading_gym.windows import Floats, Window
@@ -57,8 +57,7 @@ def fit(task: Task, penalty: float = PENALTY) -> Policy:
 
 def _pairs(window: Window, task: Task) -> tuple[Floats, Floats]:
     """What is seen on each day but the last, (n, market columns), and what a position taken then earns, (n,)."""
-    market = list(columns(task.lookback)).index("position")
     first, days = window.span()
     prices, inside = window.load(), slice(first, first + days)
     whole, overnight = market_returns(prices.open[inside], prices.close[inside], task.fill)
-    return market_rows(window, task.lookback)[:-1, :market].astype(np.float64), whole - overnight
+    return market_rows(window, task.lookback)[:-1, :-OWN].astype(np.float64), whole - overnight

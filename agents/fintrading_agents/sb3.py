@@ -12,6 +12,7 @@ from fintrading_gym.errors import MissingExtra
 from fintrading_gym.vector_env import FinMemTradingVectorEnv
 
 try:
+    from stable_baselines3.common.monitor import Monitor
     from stable_baselines3.common.vec_env import VecEnv
 except ImportError as fault:
     raise MissingExtra("Stable-Baselines3", "rl") from fault
@@ -97,8 +98,8 @@ class FinMemTradingVecEnv(VecEnv):
         raise AttributeError(f"{method_name!r} cannot be called: the N episodes are one object, reached by .env")
 
     def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:
-        """False for `Monitor` and every other wrapper, once for each index."""
-        return [False] * len(self._where(indices))
+        """True for `Monitor`, whose part of the infos is here, else False, once for each index."""
+        return [wrapper_class is Monitor] * len(self._where(indices))
 
     def _where(self, indices: int | Sequence[int] | None) -> list[int]:
         return list(self._get_indices(indices))
