@@ -2,6 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# On Linux the index's own torch brings gigabytes of CUDA; its CPU build goes in first, alone, so that nothing asks
+# for the other. It is looked for where pip looks anyway, then on PyTorch's own index.
+TORCH := $(shell sed -n 's/^\(torch==[^ ]*+cpu\) .*/\1/p' constraints.txt)
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
 .PHONY: leaderboard test lint clean
 
@@ -21,7 +26,10 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "$(PYTHON) is older than 3.11; name a newer one: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+ifeq ($(shell uname -sm),Linux x86_64)
+	$(PIP) --no-deps $(TORCH) 2> /dev/null || $(PIP) --no-deps --index-url $(TORCH_INDEX) $(TORCH)
+endif
+	$(PIP) -c constraints.txt -e '.[dev,rl]'
 	@touch $(READY)
 
 clean:

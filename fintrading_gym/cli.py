@@ -5,6 +5,8 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,17 +36,35 @@ Hold = Annotated[str, typer.Option(help=f"What hold does: {', '.join(HOLD_RULES)
 Fill = Annotated[str, typer.Option(help=f"When a decision fills: {', '.join(FILLS)}.")]
 CostBps = Annotated[float, typer.Option(help="Cost of changing the position by one, in basis points.")]
 
-RULES = "buy_and_hold,short_and_hold,flat,random,momentum,mean_reversion,sma_cross,oracle"
+COMMANDS = "fintrading_gym.commands"  # the entry-point group that other packages' sub-commands are found by
+# Who plays on a board when nobody says: the learners too, where they can be trained.
+LEARNERS = ("ppo", "a2c", "dqn") if find_spec("stable_baselines3") else ()
+BOARD_AGENTS = (
+    *("buy_and_hold", "short_and_hold", "flat", "random", "momentum", "mean_reversion", "sma_cross", "linear"),
+    *LEARNERS,
+    "oracle",
+)
 
 
 def main() -> None:
     """Run the command line: exit 2 on bad usage, 1 on a failed run, 130 on an interrupt."""
     sys.path.insert(0, os.getcwd())  # so that `module:callable` finds an agent in the folder one stands in
     try:
+        _add_commands()
         app()
     except (ValueError, MissingExtra, OSError) as fault:
         Console(stderr=True).print(f"fintrading: {fault}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
+
+
+def _add_commands() -> None:
+    """The sub-commands that installed packages bring: a function each, or a `typer.Typer` of several."""
+    for point in sorted(entry_points(group=COMMANDS), key=lambda point: point.name):
+        command = point.load()
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=point.name)
+        else:
+            app.command(point.name)(command)
 
 
 @app.callback(invoke_without_command=True, no_args_is_help=True)
@@ -129,7 +149,7 @@ def play(
 
 @app.command()
 def leaderboard(
-    agents: Annotated[str, typer.Option(help="Agents, by commas.")] = RULES,
+    agents: Annotated[str, typer.Option(help="Agents, by commas.")] = ",".join(BOARD_AGENTS),
     cells: Annotated[str, typer.Option(help="Cells, by commas.")] = ",".join(windows.EVALUATION),
     personas: Annotated[str, typer.Option(help="Personas, by commas, or 'all'.")] = "adaptive",
     timesteps: Timesteps = "50",

@@ -33,8 +33,8 @@ def run(episodes: Iterable[tuple[Player, Task]]) -> Iterator[Row]:
     """Play the episodes one by one; a row each, as it ends.
 
     A row holds the agent and the task, `score` and everything `ledger.evaluate` gives, `coverage`
-    (share of days on which the agent really decided), `failure`, the table's sha256 and the version.
-    A failed episode has no score.
+    (share of days on which the agent really decided), `failure`, the table's sha256, the version, and the agent's
+    own `facts`. A failed episode has no score.
     """
     for player, task in episodes:
         yield row_of(player, task)
@@ -59,6 +59,7 @@ def row_of(player: Player, task: Task) -> Row:
         "failure": episode.failure,
         "data_sha256": task.window.load().sha256,
         "version": __version__,
+        **episode.facts,
     }
 
 

@@ -65,6 +65,7 @@ class Episode:
     score: float | None  # fintrading_score; None: the agent failed
     failure: str | None = None  # why the episode was broken off; None: played to the end
     log: tuple[dict[str, Any], ...] = ()  # what the agent kept of each day in its attribute `log`, if it has one
+    facts: Mapping[str, Any] = field(default_factory=dict)  # columns of its row, from its attribute `facts`
 
 
 def rollout(
@@ -94,15 +95,15 @@ def rollout(
             observation, _, _, over, info = env.step(_as_action(answer))
         except Exception as fault:  # strangers' code: whatever it raises ends its own episode, and is told
             failure = f"day {len(decisions) + 1}: {type(fault).__name__}: {fault}"
-            return Episode(game.ledger(), tuple(decisions), None, failure, _log(agent))
+            return Episode(game.ledger(), tuple(decisions), None, failure, **_kept(agent))
         decisions.append(_as_decision(answer))
         if on_day:
             on_day(agent)
-    return Episode(info["ledger"], tuple(decisions), info["score"], log=_log(agent))
+    return Episode(info["ledger"], tuple(decisions), info["score"], **_kept(agent))
 
 
-def _log(agent: Agent) -> tuple[dict[str, Any], ...]:
-    return tuple(getattr(agent, "log", ()))
+def _kept(agent: Agent) -> dict[str, Any]:
+    return {"log": tuple(getattr(agent, "log", ())), "facts": dict(getattr(agent, "facts", {}))}
 
 
 def _as_action(answer: Any) -> Any:
