@@ -29,7 +29,7 @@ $(READY): pyproject.toml constraints.txt
 ifeq ($(shell uname -sm),Linux x86_64)
 	$(PIP) --no-deps $(TORCH) 2> /dev/null || $(PIP) --no-deps --index-url $(TORCH_INDEX) $(TORCH)
 endif
-	$(PIP) -c constraints.txt -e '.[dev,rl]'
+	$(PIP) -c constraints.txt -e '.[dev,rl,llm]'
 	@touch $(READY)
 
 clean:

@@ -1,8 +1,9 @@
 """Who plays, what is played, and one episode of it."""
 
 import importlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +14,7 @@ import numpy as np
 
 from fintrading_gym import ENV_ID
 from fintrading_gym.env import market_returns
-from fintrading_gym.errors import UnknownName, brief, lookup
+from fintrading_gym.errors import RunStopped, UnknownName, brief, lookup
 from fintrading_gym.ledger import Ledger
 from fintrading_gym.replies import ACTIONS, Decision
 from fintrading_gym.windows import Floats, Window, find_window
@@ -22,6 +23,7 @@ GROUP = "fintrading_gym.agents"  # the entry-point group that players are found 
 
 # From the observation to a decision: a Decision, an action's index, or None for no decision.
 Agent = Callable[[Any], Decision | int | None]
+OnDay = Callable[[Agent, Decision | None], None]
 
 
 @dataclass(frozen=True)
@@ -36,23 +38,28 @@ class Task:
     cost_bps: float = 0.0
     fill: str = "close"
     lookback: int = 7
-    detail: str = "full"
+    detail: str | None = None  # None: as the agent wishes in its attribute `detail`, if it has one, else "full"
 
     @property
     def window(self) -> Window:
         """The days of the cell."""
         return find_window(self.cell)
 
+    @property
+    def decisions(self) -> int:
+        """How many there are in the episode."""
+        possible = self.window.span()[1] - 1
+        return possible if self.timesteps is None else min(self.timesteps, possible)
+
     def make(self, **keywords: Any) -> gym.Env[Any, Any]:
-        """The task's environment; `keywords` (observation, action, render_mode) are passed on."""
+        """The task's environment; `keywords` (observation, action, detail, render_mode) come first."""
         settings = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "seed"}
-        return gym.make(ENV_ID, **settings, **keywords)
+        return gym.make(ENV_ID, **{**settings, "detail": self.detail or "full", **keywords})
 
     def market(self) -> tuple[Floats, Floats]:
         """Log returns of the days played, and their part before the fill: the future, for the oracle alone."""
-        first, days = self.window.span()
-        days = days if self.timesteps is None else min(days, self.timesteps + 1)
-        prices, inside = self.window.load(), slice(first, first + days)
+        first = self.window.span()[0]
+        prices, inside = self.window.load(), slice(first, first + self.decisions + 1)
         return market_returns(prices.open[inside], prices.close[inside], self.fill)
 
 
@@ -72,7 +79,7 @@ def rollout(
     agent: Agent,
     env: gym.Env[Any, Any],
     seed: int | None = None,
-    on_day: Callable[[Agent], None] | None = None,
+    on_day: OnDay | None = None,
 ) -> Episode:
     """Play one episode.
 
@@ -83,7 +90,10 @@ def rollout(
         agent: called once a day with the observation.
         env: of `gym.make("FinMemTrading-v0", ...)`, wrapped or not.
         seed: for `env.reset`.
-        on_day: called with the agent after each day, to show progress.
+        on_day: called after each day with the agent and its decision, to show progress.
+
+    Raises:
+        RunStopped: by the agent or `on_day`: not the episode's failure, but the end of the run it belongs to.
     """
     game: Any = env.unwrapped
     observation, info = env.reset(seed=seed)
@@ -93,12 +103,14 @@ def rollout(
         try:
             answer = agent(observation)
             observation, _, _, over, info = env.step(_as_action(answer))
+        except RunStopped:
+            raise
         except Exception as fault:  # strangers' code: whatever it raises ends its own episode, and is told
             failure = f"day {len(decisions) + 1}: {type(fault).__name__}: {fault}"
             return Episode(game.ledger(), tuple(decisions), None, failure, **_kept(agent))
         decisions.append(_as_decision(answer))
         if on_day:
-            on_day(agent)
+            on_day(agent, decisions[-1])
     return Episode(info["ledger"], tuple(decisions), info["score"], **_kept(agent))
 
 
@@ -138,7 +150,7 @@ class Player:
 
     name: str
     factory: Callable[..., Agent]
-    argument: str | None = None
+    argument: Any = None
     options: Mapping[str, Any] = field(default_factory=dict)  # of those that `traits.options` names
 
     @property
@@ -147,18 +159,38 @@ class Player:
         traits: Traits = getattr(self.factory, "traits", Traits())
         return traits
 
-    def play(self, task: Task, on_day: Callable[[Agent], None] | None = None) -> Episode:
-        """One episode by an agent made for it; `on_day` as in `rollout`."""
-        arguments = (task,) if self.argument is None else (task, self.argument)
-        env = task.make()
-        try:
-            agent = self.factory(*arguments, **self.options)
-        except Exception as fault:  # a stranger's factory, as in `rollout`
-            return Episode(Ledger(), (), None, f"before day 1: {type(fault).__name__}: {fault}")
-        if not callable(agent):
-            told = f"the factory gave {brief(agent)} and not an agent, a callable from observation to decision"
-            return Episode(Ledger(), (), None, f"before day 1: {told}")
-        return rollout(agent, env, task.seed, on_day)
+    @contextmanager
+    def opened(self) -> Iterator["Player"]:
+        """The player for the length of a run, with what its episodes share, such as the connections of a model.
+
+        A factory that shares something has an attribute `shared`: a context manager of the argument and the options
+        that gives what takes their place. What it raises ends the run before it begins.
+        """
+        shared = getattr(self.factory, "shared", None)
+        if shared is None:
+            yield self
+            return
+        with shared(self.argument, **self.options) as (argument, options):
+            yield replace(self, argument=argument, options=options)
+
+    def play(self, task: Task, on_day: OnDay | None = None) -> Episode:
+        """One episode by an agent made for it; `on_day` and what is raised as in `rollout`."""
+        env = task.make()  # a wrong setting is told before there is an agent
+        with self.opened() as player:
+            arguments = (task,) if player.argument is None else (task, player.argument)
+            try:
+                agent = player.factory(*arguments, **player.options)
+            except RunStopped:
+                raise
+            except Exception as fault:  # a stranger's factory, as in `rollout`
+                return Episode(Ledger(), (), None, f"before day 1: {type(fault).__name__}: {fault}")
+            if not callable(agent):
+                told = f"the factory gave {brief(agent)} and not an agent, a callable from observation to decision"
+                return Episode(Ledger(), (), None, f"before day 1: {told}")
+            wished = getattr(agent, "detail", None)
+            if task.detail is None and wished is not None:
+                env = task.make(detail=wished)
+            return rollout(agent, env, task.seed, on_day)
 
 
 def registered() -> dict[str, EntryPoint]:

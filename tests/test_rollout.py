@@ -1,12 +1,13 @@
 """Episodes, and how agents are found."""
 
+import contextlib
 import sys
 import types
 
 import gymnasium as gym
 import pytest
 
-from fintrading_gym.errors import UnknownName
+from fintrading_gym.errors import RunStopped, UnknownName
 from fintrading_gym.replies import Decision
 from fintrading_gym.rollout import Player, Task, Traits, find_player, registered, rollout
 
@@ -73,6 +74,79 @@ def test_an_interrupt_is_not_an_agents_failure():
 
     with pytest.raises(KeyboardInterrupt):
         Player("slow", lambda task: interrupted).play(Task())
+
+
+def test_what_stops_the_run_is_no_failure_of_the_episode_it_comes_in():
+    def stopping(observation):
+        raise RunStopped("no more tokens")
+
+    def stop(agent, decision):
+        raise RunStopped("the user wants no more")
+
+    with pytest.raises(RunStopped, match="tokens"):
+        Player("dear", lambda task: stopping).play(Task())
+    with pytest.raises(RunStopped, match="user"):
+        Player("flat", lambda task: lambda observation: 1).play(Task(), on_day=stop)
+
+
+class Noting:
+    """Buys, and keeps what `rollout` asks an agent for."""
+
+    detail = "brief"
+
+    def __init__(self, task):
+        self.log, self.seen = [], []
+
+    def __call__(self, observation):
+        self.log.append({"day": len(self.log)})
+        self.seen.append(observation["text"])
+        return 2
+
+    @property
+    def facts(self):
+        return {"days": len(self.log)}
+
+
+def test_what_an_agent_keeps_is_in_the_episode_and_each_day_is_told():
+    days = []
+    task = Task(timesteps=3)
+    episode = Player("noting", Noting).play(
+        task, on_day=lambda agent, decision: days.append((len(agent.log), decision))
+    )
+    assert episode.log == ({"day": 0}, {"day": 1}, {"day": 2})
+    assert episode.facts == {"days": 3}
+    assert days == [(1, Decision("buy")), (2, Decision("buy")), (3, Decision("buy"))]
+
+
+@pytest.mark.parametrize(("asked", "shown"), [(None, "brief"), ("brief", "brief"), ("full", "full")])
+def test_an_agent_may_wish_for_the_brief_view_and_the_task_decides(asked, shown):
+    agents = []
+    Player("noting", lambda task: agents.append(Noting(task)) or agents[0]).play(Task(timesteps=1, detail=asked))
+    assert ("volume" in agents[0].seen[0]) == (shown == "full")
+    Player("plain", lambda task: lambda observation: agents.append(observation["text"]) or 1).play(Task(timesteps=1))
+    assert "volume" in agents[1]
+
+
+def test_what_a_players_episodes_share_is_opened_once_a_run():
+    opened = []
+
+    def sharing(task, argument, more):
+        return lambda observation: opened.append((argument, more)) or 1
+
+    @contextlib.contextmanager
+    def shared(argument, **options):
+        opened.append("open")
+        yield (argument, options) if isinstance(argument, list) else ([argument], options)
+        opened.append("close")
+
+    sharing.shared = shared
+    player = Player("sharing:x", sharing, "x", {"more": 1})
+    with player.opened() as ready:
+        assert ready == Player("sharing:x", sharing, ["x"], {"more": 1})
+        opened.clear()
+        ready.play(Task(timesteps=1))
+    player.play(Task(timesteps=1))
+    assert opened == ["open", (["x"], 1), "close", "close", "open", (["x"], 1), "close"]
 
 
 def test_the_rule_players_are_found_by_entry_point():
