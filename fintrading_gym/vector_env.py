@@ -30,7 +30,7 @@ from fintrading_gym.vector_tables import NO_DECISION, Episodes, Ints, advance, m
 from fintrading_gym.windows import Floats, Window
 
 MODES = {mode.value: mode for mode in AutoresetMode}
-DRAWS = 128  # random starts drawn at once for an environment: numpy takes as long for one as for a hundred
+DRAWS = 64  # random numbers drawn at once for an environment: a call costs as much as all of them
 # (keyword, its values for single environments, the one for batches)
 BATCHED = (
     ("observation", OBSERVATION, "vector"),
@@ -100,9 +100,9 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         days = [game.window.span()[1] for game in games]
         self._opening = in_turn(np.cumsum([0, *days[:-1]]).tolist())  # row of the window's first day
         self._lengths = in_turn([game.timesteps for game in games])
-        self._latest = in_turn(days) - 1 - self._lengths  # day of the window that an episode can start on
+        self._starts = in_turn(days) - self._lengths  # days of the window that leave room for the episode
         self._generators: list[np.random.Generator | None] = [None] * num_envs
-        self._draws = np.zeros((num_envs, DRAWS if games[0].start == "random" else 0), np.int32)
+        self._draws = np.zeros((num_envs, DRAWS if games[0].start == "random" else 0))
         self._drawn = np.full(num_envs, DRAWS)  # how many of the draws are used up
 
         nowhere = np.zeros(num_envs, np.intp)
@@ -161,7 +161,7 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         truncated = np.zeros(self.num_envs, np.bool_) if self._left else self._at.row == self._end
         self._over = NOBODY if self._left else truncated.nonzero()[0]
         if resetting.size:
-            observations[resetting] = self._begin(resetting)
+            observations = _with(observations, resetting, self._begin(resetting))
         rewards = self._at.earned.copy()
         told = Told(self._market, self._player, self._at, None, undecided)
         if not self._over.size:
@@ -196,11 +196,11 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
     def _begin(self, which: Ints) -> NDArray[np.float32]:
         """New episodes there, and what they show first."""
         first = self._opening[which] + self._draw(which)
-        begun = Episodes(first, np.zeros(which.size, np.intp), *np.zeros((2, which.size)))
+        begun = Episodes(first, np.zeros_like(first), *np.zeros((2, which.size)))
         self._at = Episodes(*(_with(old, which, new) for old, new in zip(self._at, begun, strict=True)))
         self._end = _with(self._end, which, first + self._lengths[which])
         self._look_ahead()
-        return observe(self._market, self._player, begun)
+        return self._market.shown.take(first, axis=0)
 
     def _look_ahead(self) -> None:
         """Count the steps until the next episodes end, so that the steps before need not ask whether any does."""
@@ -217,7 +217,7 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
             return codes, codes == NO_DECISION
         # what the kernel can read: contiguous, aligned, and not read-only, which numba counts as another type
         codes = given if given.dtype == np.intp and given.flags.carray else given.astype(np.intp, "C")
-        return (_with(codes, ignored, HOLD) if ignored.size else codes), None
+        return (_with(codes, ignored, np.full(ignored.size, HOLD)) if ignored.size else codes), None
 
     def _read_each(self, actions: Any, ignored: Ints) -> Ints:
         """The codes of the actions, held against the rule for a single one; HOLD where it is ignored."""
@@ -249,10 +249,11 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
             return np.zeros(which.size, np.intp)
         for k in which[self._drawn[which] == DRAWS]:
             generator = self._generators[k] = self._generators[k] or seeding.np_random()[0]
-            self._draws[k] = generator.integers(self._latest[k] + 1, size=DRAWS)
+            generator.random(out=self._draws[k])
             self._drawn[k] = 0
-        days: Ints = self._draws[which, self._drawn[which]].astype(np.intp)
+        drawn = self._draws[which, self._drawn[which]]
         self._drawn[which] += 1
+        days: Ints = (drawn * self._starts[which]).astype(np.intp)
         return days
 
     def _reset_mask(self, options: dict[str, Any] | None) -> Flags:
@@ -290,7 +291,10 @@ def _infos(told: Told, *more: tuple[Makers, object]) -> Infos:
     return Infos(told, (UNDECIDED, told.undecided), *more)
 
 
-def _with(array: NDArray[Any], which: Ints, values: Any) -> NDArray[Any]:
+def _with(array: NDArray[Any], which: Ints, values: NDArray[Any]) -> NDArray[Any]:
+    """The array with these values in the places `which`, ascending; another one than it was."""
+    if which.size == len(array):
+        return values
     changed = array.copy()
     changed[which] = values
     return changed
