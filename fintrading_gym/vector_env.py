@@ -126,11 +126,12 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         mask = self._reset_mask(options)
         which = np.flatnonzero(mask)
         self._seed(which, seed)
-        self._begin(which)
+        observations = observe(self._market, self._player, self._at)
+        self._begin(which, observations)
         self._over = self._over[~mask[self._over]]
         self._begun = True
         told = Told(self._market, self._player, self._at, None if mask.all() else mask)
-        return observe(self._market, self._player, self._at), Infos(told)
+        return observations, Infos(told)
 
     def step(self, actions: Any) -> tuple[NDArray[np.float32], Floats, Flags, Flags, dict[str, Any]]:
         """Decide on the day shown in every environment, and see the next.
@@ -161,7 +162,7 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         truncated = np.zeros(self.num_envs, np.bool_) if self._left else self._at.row == self._end
         self._over = NOBODY if self._left else truncated.nonzero()[0]
         if resetting.size:
-            observations = _with(observations, resetting, self._begin(resetting))
+            self._begin(resetting, observations)
         rewards = self._at.earned.copy()
         told = Told(self._market, self._player, self._at, None, undecided)
         if not self._over.size:
@@ -179,7 +180,7 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         which, mask = ended.which, ended.mask()
         final = replace(told, where=mask, undecided=None if undecided is None else undecided & mask)
         restarted = Restarted(ended, observations[which], _infos(final, (AT_THE_END, ended)))
-        observations[which] = self._begin(which)
+        self._begin(which, observations)
         self._over = NOBODY
         first = replace(
             told,
@@ -193,14 +194,17 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         codes = log if self._over.size == self.num_envs else log[:, self._over]
         return Ended(self._market, self._player, self._at, self._over, self._lengths[self._over], codes)
 
-    def _begin(self, which: Ints) -> NDArray[np.float32]:
-        """New episodes there, and what they show first."""
+    def _begin(self, which: Ints, observations: NDArray[np.float32]) -> None:
+        """New episodes there, whose first observations replace what is in `observations`."""
         first = self._opening[which] + self._draw(which)
         begun = Episodes(first, np.zeros_like(first), *np.zeros((2, which.size)))
         self._at = Episodes(*(_with(old, which, new) for old, new in zip(self._at, begun, strict=True)))
         self._end = _with(self._end, which, first + self._lengths[which])
         self._look_ahead()
-        return self._market.shown.take(first, axis=0)
+        if which.size == self.num_envs:
+            self._market.shown.take(first, axis=0, out=observations, mode="clip")  # "clip" writes without a buffer
+        else:
+            observations[which] = self._market.shown.take(first, axis=0)
 
     def _look_ahead(self) -> None:
         """Count the steps until the next episodes end, so that the steps before need not ask whether any does."""
