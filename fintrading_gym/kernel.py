@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fintrading_gym.errors import MissingExtra
 from fintrading_gym.observations import LIMIT, OWN, RETURN_SCALE
-from fintrading_gym.vector_tables import CHANGES, CODES, CUMULATIVE, ROOM, Episodes, Ints, Market, Player
+from fintrading_gym.vector_tables import CHANGES, CODES, CUMULATIVE, ROOM, Episodes, Ints
 
 try:
     from numba import float32, float64, intp, njit, types, uint8, uint64
@@ -21,16 +21,14 @@ MANY = 8  # floats copied at once: the width of a vector register. A row ends wi
 assert OWN == MANY
 
 
-def advance(
-    market: Market, player: Player, at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]
-) -> tuple[Episodes, NDArray[np.float32]]:
+def advance(at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]) -> tuple[Episodes, NDArray[np.float32]]:
     """As `vector_tables.advance`, bit for bit."""
-    n = len(codes)
-    after = Episodes(np.empty(n, INT), np.empty(n, INT), np.empty(n), np.empty(n))
+    n, market, player = len(codes), at.market, at.player
+    after = Episodes(market, player, np.empty(n, INT), np.empty(n, INT), np.empty(n), np.empty(n))
     observations = np.empty((n, market.shown.shape[1]), np.float32)
     highest = _advance(
         market.shown, market.earned, player.moves, player.shown, at.row, at.state, at.cumulative, codes,
-        *after, log, observations,
+        after.row, after.state, after.cumulative, after.earned, log, observations,
     )  # fmt: skip
     if highest > limit:
         raise IndexError(f"codes {codes} are not all 0 to {limit}")
