@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fintrading_gym.errors import MissingExtra
 from fintrading_gym.observations import LIMIT, OWN, RETURN_SCALE
-from fintrading_gym.vector_tables import CHANGES, CODES, CUMULATIVE, ROOM, Episodes, Ints, Market, Player
+from fintrading_gym.vector_tables import CHANGES, CODES, CUMULATIVE, ROOM, Episodes, Ints
 
 try:
     from numba import float32, float64, intp, njit, types, uint8, uint64
@@ -21,16 +21,14 @@ MANY = 8  # floats copied at once: the width of a vector register. A row ends wi
 assert OWN == MANY
 
 
-def advance(
-    market: Market, player: Player, at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]
-) -> tuple[Episodes, NDArray[np.float32]]:
+def advance(at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]) -> tuple[Episodes, NDArray[np.float32]]:
     """As `vector_tables.advance`, bit for bit."""
-    n = len(codes)
-    after = Episodes(np.empty(n, INT), np.empty(n, INT), np.empty(n), np.empty(n))
+    n, market, player = len(codes), at.market, at.player
+    after = Episodes(market, player, np.empty(n, INT), np.empty(n, INT), np.empty(n), np.empty(n))
     observations = np.empty((n, market.shown.shape[1]), np.float32)
     highest = _advance(
         market.shown, market.earned, player.moves, player.shown, at.row, at.state, at.cumulative, codes,
-        *after, log, observations,
+        after.row, after.state, after.cumulative, after.earned, log, observations,
     )  # fmt: skip
     if highest > limit:
         raise IndexError(f"codes {codes} are not all 0 to {limit}")
@@ -69,19 +67,22 @@ def _advance(
     next_row: Any, next_state: Any, next_cumulative: Any, earned: Any, log: Any, observations: Any,
 ) -> Any:  # fmt: skip
     """Fill the arrays of the second line from those of the first; the highest code as an unsigned number."""
-    highest, columns = uint64(0), uint64(shown.shape[1])
-    market = columns - uint64(OWN)
-    for i in range(uint64(codes.shape[0])):
+    n, highest = uint64(codes.shape[0]), uint64(0)
+    for i in range(n):
         code = uint64(codes[i])
         highest = max(highest, code)
         code &= uint64(len(CODES) - 1)  # stay inside the tables, whatever the code is
         move = uint64(moves[uint64(len(CODES)) * uint64(state[i]) + code])
-        day = uint64(row[i])
-        gain = earned_by[uint64(CHANGES) * day + move % uint64(ROOM)]
-        day, player, total = day + uint64(1), move // uint64(ROOM), cumulative[i] + gain
-        log[i], next_row[i], next_state[i], next_cumulative[i], earned[i] = code, day, player, total, gain
+        gain = earned_by[uint64(CHANGES) * uint64(row[i]) + move % uint64(ROOM)]
+        log[i], earned[i], next_cumulative[i] = code, gain, cumulative[i] + gain
+        next_row[i], next_state[i] = row[i] + 1, move // uint64(ROOM)
+    # a second loop, since the pointers of both together exceed the processor's registers
+    columns = uint64(shown.shape[1])
+    market = columns - uint64(OWN)
+    for i in range(n):
+        to, day, player = columns * i, columns * uint64(next_row[i]), uint64(OWN) * uint64(next_state[i])
         for j in range(uint64(0), market, uint64(MANY)):
-            _copy(observations, columns * i + j, shown, columns * day + j)
-        _copy(observations, columns * i + market, own, uint64(OWN) * player)
-        observations[i, columns + uint64(CUMULATIVE)] = min(max(RETURN_SCALE * total, -LIMIT), LIMIT)
+            _copy(observations, to + j, shown, day + j)
+        _copy(observations, to + market, own, player)
+        observations[i, columns + uint64(CUMULATIVE)] = min(max(RETURN_SCALE * next_cumulative[i], -LIMIT), LIMIT)
     return highest

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from fintrading_gym.metrics import BUY, HOLD, SELL
 from fintrading_gym.windows import Floats
 
 Ints = NDArray[np.intp]
+Flags = NDArray[np.bool_]
 
 NO_DECISION = 3  # the code of None; 0, 1, 2 are those of the actions
 CODES = (SELL, HOLD, BUY, NO_DECISION)
@@ -88,23 +88,24 @@ def _market_of(game: FinMemTradingEnv) -> tuple[NDArray[np.generic], ...]:
     )  # fmt: skip
 
 
-class Episodes(NamedTuple):
-    """Where N episodes are. A step makes new arrays, since infos read the old ones later."""
+@dataclass(eq=False, slots=True)
+class Episodes:
+    """Where N episodes are. A step makes new arrays and leaves these alone, since infos read them later."""
 
-    row: Ints  # (N,) of `Market`: the day that is shown
-    state: Ints  # (N,) of `Player`
+    market: Market
+    player: Player
+    row: Ints  # (N,) of `market`: the day that is shown
+    state: Ints  # (N,) of `player`
     cumulative: Floats  # (N,) log return earned so far
-    earned: Floats  # (N,) log return earned last
+    earned: Floats  # (N,) log return earned by the last decision
+    where: Flags | None = None  # (N,) the environments that infos tell of; None: all
+    undecided: Flags | None = None  # (N,) the last action was None; None: nowhere
 
 
-def advance(
-    market: Market, player: Player, at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]
-) -> tuple[Episodes, NDArray[np.float32]]:
+def advance(at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]) -> tuple[Episodes, NDArray[np.float32]]:
     """A step of N episodes.
 
     Args:
-        market: days and earnings.
-        player: states and moves.
         at: where the episodes are. One that is over moves on to a day that is not its own: begin it anew.
         codes: (N,) what was decided, see `CODES`.
         limit: the highest code that may be.
@@ -119,15 +120,15 @@ def advance(
     if codes.view(np.uintp).max() > limit:  # unsigned, what is below 0 is large
         raise IndexError(f"codes {codes} are not all 0 to {limit}")
     log[:] = codes
-    moves = player.moves.take(len(CODES) * at.state + codes)
-    earned = market.earned.take(CHANGES * at.row + moves % ROOM)
-    at = Episodes(at.row + 1, moves // ROOM, at.cumulative + earned, earned)
-    return at, observe(market, player, at)
+    moves = at.player.moves.take(len(CODES) * at.state + codes)
+    earned = at.market.earned.take(CHANGES * at.row + moves % ROOM)
+    at = Episodes(at.market, at.player, at.row + 1, moves // ROOM, at.cumulative + earned, earned)
+    return at, observe(at)
 
 
-def observe(market: Market, player: Player, at: Episodes) -> NDArray[np.float32]:
+def observe(at: Episodes) -> NDArray[np.float32]:
     """The vector views (N, columns), a new array."""
-    shown = market.shown.take(at.row, axis=0)
-    shown[:, -view.OWN :] = player.shown.take(at.state, axis=0)
+    shown = at.market.shown.take(at.row, axis=0)
+    shown[:, -view.OWN :] = at.player.shown.take(at.state, axis=0)
     shown[:, CUMULATIVE] = (view.RETURN_SCALE * at.cumulative).clip(-view.LIMIT, view.LIMIT)
     return shown
