@@ -32,7 +32,7 @@ lint: .venv/.checks
 ifeq ($(shell uname -sm),Linux x86_64)
 	$(PIP) --no-deps $(TORCH) 2> /dev/null || $(PIP) --no-deps --index-url $(TORCH_INDEX) $(TORCH)
 endif
-	$(PIP) -c constraints.txt -e '.[fast,llm,local,rl]'
+	$(PIP) -c constraints.txt -e '.[llm,local,rl]'
 	@touch $@
 
 # What checks it, beside that.

@@ -15,7 +15,6 @@ from fintrading_agents.policies import (
     GAME,
     Policy,
     PolicyError,
-    cache_folder,
     file_name,
     key,
     load,
@@ -283,11 +282,3 @@ def test_whatever_decides_the_weights_changes_the_key():
     ]
     assert len({key(recipe), *map(key, others)}) == 1 + len(others)
     assert file_name(recipe) == f"ppo-TSLA-until-2022-10-05-seed0-{key(recipe)}.npz"
-
-
-def test_the_cache_lies_where_the_variable_says_else_in_the_users_cache_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("FINTRADING_CACHE", str(tmp_path))
-    assert cache_folder() == tmp_path / "policies"
-    platformdirs = pytest.importorskip("platformdirs")
-    monkeypatch.setenv("FINTRADING_CACHE", "")
-    assert str(cache_folder()).startswith(platformdirs.user_cache_dir("fintrading-gym", appauthor=False))

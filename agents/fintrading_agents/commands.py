@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fintrading_agents.policies import cache_folder, file_name, save
+from fintrading_agents.policies import file_name, policies_folder, save
 from fintrading_agents.rl import HYPERPARAMETERS, recipe_for
 from fintrading_agents.rl import train as learn
 from fintrading_gym.cli import CostBps, Fill, Hold
@@ -45,7 +45,7 @@ def train(
     tasks[0].make(observation="vector").close()  # a wrong setting fails before the first training
     others = tuple(name.strip() for name in tickers.split(",") if name.strip())
     names = [file_name(recipe_for(algorithm, task, others, chosen)) for task in tasks]
-    folder = out or cache_folder()
+    folder = out or policies_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with Progress(*BAR, console=Console(stderr=True), transient=True) as progress:
         for task, name in zip(tasks, names, strict=True):

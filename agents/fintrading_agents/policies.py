@@ -13,8 +13,9 @@ from zlib import error as ZlibError  # noqa: N812 - an exception, whatever its n
 import numpy as np
 from numpy.typing import NDArray
 
+from fintrading_agents.folders import cache_folder
 from fintrading_gym import __version__
-from fintrading_gym.errors import MissingExtra, lookup
+from fintrading_gym.errors import lookup
 from fintrading_gym.observations import columns
 from fintrading_gym.replies import ACTIONS
 from fintrading_gym.rollout import Task
@@ -200,13 +201,6 @@ def file_name(recipe: Recipe) -> str:
     return f"{recipe['algorithm']}-{own['ticker']}-until-{own['last']}-seed{recipe['seed']}-{key(recipe)}.npz"
 
 
-def cache_folder() -> Path:
-    """Where trained policies are kept: in FINTRADING_CACHE if that is set, else in the user's cache folder."""
-    folder = os.environ.get("FINTRADING_CACHE")
-    if not folder:
-        try:
-            from platformdirs import user_cache_dir
-        except ImportError as fault:
-            raise MissingExtra("The cache of trained policies", "rl") from fault
-        folder = user_cache_dir("fintrading-gym", appauthor=False)
-    return Path(folder) / "policies"
+def policies_folder() -> Path:
+    """Where boards keep the policies that they trained."""
+    return cache_folder() / "policies"

@@ -11,7 +11,8 @@ from functools import cache as once
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fintrading_agents.models.cache import MODES, Cache, folder
+from fintrading_agents.folders import cache_folder
+from fintrading_agents.models.cache import MODES, Cache
 from fintrading_agents.models.reply import STRUCTURED, ModelFailure, Reply
 from fintrading_gym.errors import RunStopped, lookup
 
@@ -104,7 +105,7 @@ class Session:
 
     def __init__(self, settings: Settings):
         self.settings = settings
-        path = Path(settings.cache_file) if settings.cache_file else folder() / "replies.sqlite"
+        path = Path(settings.cache_file) if settings.cache_file else cache_folder() / "replies.sqlite"
         self.cache = None if settings.cache == "off" else Cache(path, create=settings.cache != "replay")
         self.flights: dict[str, asyncio.Task[Reply]] = {}  # by cache key
         self.users = 0
