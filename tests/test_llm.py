@@ -386,6 +386,7 @@ def test_an_interrupt_does_not_wait_for_answers(options):
         assert time.monotonic() - started < 3
 
 
+@pytest.mark.slow  # it is timed, and those run alone
 @needs_client
 def test_twelve_tasks_take_hardly_longer_than_one(options):
     tasks = [replace(task, timesteps=10) for task in TASKS]
