@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+
 from fintrading_agents.models.cache import Cache, key
 from fintrading_agents.models.reply import Reply, Usage
 

@@ -11,12 +11,12 @@ from importlib.util import find_spec
 
 import pytest
 from conftest import window_of
+from stub_endpoint import FAULTS, Stub, error, says
+
 from fintrading_agents import llm as seat
 from fintrading_agents.llm import FORM, PERSONAS, PROMPT_SHA256, llm, remembered_days, system_prompt
 from fintrading_agents.models import ModelFailure, Reply, Scripted, Usage, faults
 from fintrading_agents.models import client as client_module
-from stub_endpoint import FAULTS, Stub, error, says
-
 from fintrading_gym import leaderboard as board
 from fintrading_gym.errors import RunStopped
 from fintrading_gym.replies import REASONS, Decision
@@ -386,6 +386,7 @@ def test_an_interrupt_does_not_wait_for_answers(options):
         assert time.monotonic() - started < 3
 
 
+@pytest.mark.slow  # it is timed, and those run alone
 @needs_client
 def test_twelve_tasks_take_hardly_longer_than_one(options):
     tasks = [replace(task, timesteps=10) for task in TASKS]

@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 
 import gymnasium as gym
 import pytest
-from fintrading_agents.models import commands, local, weights
-from fintrading_agents.models.local import MODELS, WeightsError, add, find, present, serve
 from typer.testing import CliRunner
 
 import fintrading_gym  # noqa: F401 - registers the environment
+from fintrading_agents.models import commands, local, weights
+from fintrading_agents.models.local import MODELS, WeightsError, add, find, present, serve
 from fintrading_gym.errors import MissingExtra, UnknownName
 from fintrading_gym.replies import Decision, parse
 
@@ -206,18 +206,6 @@ def test_an_unknown_model_is_answered_with_the_nearest_name(cache):
     for function in (add, find, present, serve):
         with pytest.raises(UnknownName, match=r"No local model 'smolm2'; .*Did you mean 'smollm2'\?"):
             function("smolm2")
-
-
-def test_the_cache_folder_is_the_users(monkeypatch, tmp_path):
-    monkeypatch.delenv("FINTRADING_CACHE", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    assert weights.cache_folder() == tmp_path / ".cache/fintrading-gym"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
-    assert weights.cache_folder() == tmp_path / "x/fintrading-gym"
-    monkeypatch.setenv("FINTRADING_CACHE", "~/here")
-    assert weights.cache_folder() == tmp_path / "here"
 
 
 def test_the_command_lists_adds_and_says_what_the_model_is(small, cache, monkeypatch):

@@ -1,6 +1,7 @@
 """What a call costs: a user's table first, then published prices, and None where nobody knows."""
 
 import pytest
+
 from fintrading_agents.models.prices import find_price, free
 from fintrading_agents.models.reply import Usage
 

@@ -11,9 +11,9 @@ from functools import cache as once
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fintrading_agents.folders import cache_folder
 from fintrading_agents.models.cache import MODES, Cache
 from fintrading_agents.models.reply import STRUCTURED, ModelFailure, Reply
-from fintrading_agents.models.weights import cache_folder
 from fintrading_gym.errors import RunStopped, lookup
 
 T = TypeVar("T")
