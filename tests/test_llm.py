@@ -14,7 +14,7 @@ from conftest import window_of
 from stub_endpoint import FAULTS, Stub, error, says
 
 from fintrading_agents import llm as seat
-from fintrading_agents.llm import FORM, PERSONAS, PROMPT_SHA256, llm, remembered_days, system_prompt
+from fintrading_agents.llm import FORM, PERSONAS, PROMPT_SHA256, llm, system_prompt
 from fintrading_agents.models import ModelFailure, Reply, Scripted, Usage, faults
 from fintrading_agents.models import client as client_module
 from fintrading_gym import leaderboard as board
@@ -111,10 +111,11 @@ def test_a_day_without_a_decision_is_not_in_the_context():
 
 
 @pytest.mark.parametrize("context", ["lst", "window", "window:0", "window:x", "full:2", "last:1"])
-def test_a_wrong_context_is_told_before_the_run(context):
+def test_a_wrong_option_is_told_before_the_run(context):
     with pytest.raises(ValueError, match="none of last, window:K"):
         Player("llm:scripted/buy", llm, "scripted/buy", {"context": context}).play(BRIEF)
-    assert [remembered_days(good) for good in ("last", "window:7", "full")] == [0, 7, None]
+    with pytest.raises(ValueError, match="max_nudges=-1"):
+        Player("llm:scripted/buy", llm, "scripted/buy", {"max_nudges": -1}).play(BRIEF)
 
 
 def test_a_small_model_is_shown_the_brief_view_unless_told_otherwise():
