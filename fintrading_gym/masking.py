@@ -38,7 +38,6 @@ class Mask:
     low: Floats  # (T,)
     close: Floats  # (T,)
     volume: Floats  # (T,) float64: shares, or multiples of the first median shown
-    volume_format: str
     scale: float  # what a price in USD was multiplied by; a price that a text quotes goes through the same
 
 
@@ -58,13 +57,13 @@ def mask(window: Window, lookback: int, identity: str, first: int = 0) -> Mask:
     oldest = max(0, today - lookback + 1)
     ticker = window.ticker if identity == "real" else COMPANY
     date = prices.date if identity in DATED else tuple(f"Day {t - oldest + 1}" for t in range(len(prices.date)))
-    scale, unit, volume_format = 1.0, 1.0, ".0f"
+    scale, unit = 1.0, 1.0
     if identity in SCALED:
         traded = prices.volume[oldest : today + 1]
         scale = FIRST_CLOSE / float(prices.close[oldest])
-        unit, volume_format = float(np.median(traded[traded > 0])) if traded.any() else np.inf, ".4f"
+        unit = float(np.median(traded[traded > 0])) if traded.any() else np.inf
     scaled = {name: getattr(prices, name) * scale for name in ("open", "high", "low", "close")}
-    return Mask(ticker, date, **scaled, volume=prices.volume / unit, volume_format=volume_format, scale=scale)
+    return Mask(ticker, date, **scaled, volume=prices.volume / unit, scale=scale)
 
 
 def bars(window: Window, identity: str) -> Window:

@@ -1,5 +1,6 @@
 """What an agent sees on a day: the vector view and the text view of one and the same state."""
 
+import math
 import struct
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -98,6 +99,7 @@ def market_rows(window: Window, lookback: int) -> NDArray[np.float32]:
 
 
 # What depends on the player stands at the end of a row: position, cumulative return, decided, the five decisions.
+OWN = 3 + REMEMBERED  # columns
 _OWN = struct.Struct(f"3f{SIGN.size * REMEMBERED}s")
 _OWN_AT = -_OWN.size
 _pack_own = _OWN.pack_into
@@ -160,8 +162,7 @@ def _trend(close: Floats, t: int, back: int) -> str:
 
 def _bar(bars: Mask, d: int) -> str:
     numbers = (_price(getattr(bars, name)[d]) for name in BARS[:4])
-    volume = f"{bars.volume[d]:{bars.volume_format}}"
-    return f"{bars.date[d]:10} {' '.join(f'{n:>9}' for n in numbers)} {volume:>12}\n"
+    return f"{bars.date[d]:10} {' '.join(f'{n:>9}' for n in numbers)} {_volume(bars.volume[d]):>12}\n"
 
 
 def text_view(
@@ -192,7 +193,13 @@ def text_view(
 
 
 def _price(price: float) -> str:
-    return f"{price:.2f}" if price >= 10 else f"{price:.4f}"
+    if price >= 10:
+        return f"{price:.2f}"
+    return f"{price:.{max(4, 4 - math.floor(math.log10(price)))}f}"  # five digits that say something
+
+
+def _volume(shares: float) -> str:
+    return f"{shares:.0f}" if shares >= 1000 else f"{shares:.6g}"
 
 
 def _percent(fraction: float) -> str:
@@ -205,4 +212,4 @@ def _log_return(close: Floats, t: int, back: int) -> float:
 
 def text_limit(lookback: int) -> int:
     """Longest text in characters, for the observation space."""
-    return 1300 + 80 * lookback
+    return 1200 + (10 + 4 * 20 + 21) * lookback  # a date, four prices and a volume, the longest that a table may hold

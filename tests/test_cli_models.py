@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -111,8 +112,8 @@ def test_help_lists_commands_that_packages_bring_and_loads_them_when_asked(run, 
     run("cells")
     assert loaded == []
     text = run("--help").out
-    assert "Fetch something." in text
-    assert "Several of them." in text
+    assert re.search(r"fetch +Fetch something\.", text)
+    assert re.search(r"several +Several of them\.", text)
     assert run("fetch", "x").out == "fetched x\n"
     assert run("several", "fetch", "y").out == "fetched y\n"
 
@@ -184,6 +185,11 @@ def test_a_model_that_decides_one_thing_is_told(run):
         text = run("leaderboard", *ONE, "--base-url", stub.url, *QUICK).out
     assert "llm:openai/stub decided buy on 100% of its days: a position, hardly a choice" in text
     assert "buy_and_hold decided" not in text  # it is a rule
+
+
+def test_the_board_says_what_a_script_is(run):
+    text = run("leaderboard", "--agents", "flat", "--also", "llm:scripted/momentum", "--cells", "tsla_main").out
+    assert "llm:scripted/momentum: a script, and no language model" in text
 
 
 def test_a_limit_ends_with_1_and_the_same_command_goes_on(run):

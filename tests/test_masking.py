@@ -107,7 +107,7 @@ def test_a_masked_view_by_hand():
     seen, _ = play(gym.make(ID, cell=window, observation="text", identity="masked", lookback=3), [2, 2])
     assert seen[0].startswith("Company-001 at the close of Day 3\n")
     assert bars(seen[0]) == {  # volumes 1000, 1010, 1020
-        "Day 1": (100.0, 100.0, 100.0, 100.0, 0.9901),
+        "Day 1": (100.0, 100.0, 100.0, 100.0, 0.990099),
         "Day 2": (80.0, 80.0, 80.0, 80.0, 1.0),
         "Day 3": (120.0, 120.0, 120.0, 120.0, 1.0099),
     }

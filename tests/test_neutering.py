@@ -11,13 +11,13 @@ from itertools import pairwise
 
 import gymnasium as gym
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
 from fintrading_agents.neutering import Ambiguous, Company, EntityMap, for_task
 from fintrading_agents.neutering.companies import SUFFIX, entities, key, owners, table
 from fintrading_agents.neutering.dates import SHAPES, named_by
 from fintrading_agents.neutering.tokens import WIDTHS
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
-
 from fintrading_gym.errors import UnknownName
 from fintrading_gym.masking import COMPANY, IDENTITIES
 from fintrading_gym.rollout import Task

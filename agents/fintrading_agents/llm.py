@@ -3,24 +3,24 @@
 import hashlib
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from itertools import chain
 from typing import Any
 
 from fintrading_agents.models import Form, Model, ModelFailure, Settings, open_model, wait
+from fintrading_agents.models.local import SETTINGS as SMALL
 from fintrading_gym.replies import ACTIONS, REASONS, Decision, parse
 from fintrading_gym.rollout import Task, Traits
 
 # What never changes stands first, so that an endpoint can reuse its work on it from day to day.
 SYSTEM = """\
-You trade one stock for your own account. Each day you are shown the market up to that day's close, your position and
-your return so far, and you take one decision:
-- "buy": be long, whatever you held
-- "sell": be short, whatever you held
-- "hold": {hold}
-{fill} Until the next decision a long position earns the stock's return and a short one its opposite{costs}.
+You trade one stock. Each day you are shown the market up to that day's close, and you take one decision:
+buy: be long, whatever you held
+sell: be short, whatever you held
+hold: {hold}
+{fill} Until the next one a long position earns the stock's return, a short one its opposite{costs}.
 
 {persona}
 
@@ -49,21 +49,20 @@ FORM = Form(
         "required": ["action"],
         "additionalProperties": False,
     },
-    'root ::= "{\\"action\\": \\"" ("buy" | "sell" | "hold") "\\"}"',
+    SMALL["grammar"],
 )
 PROMPTS = (SYSTEM, HOLDS, FILLS, COSTS, PERSONAS, NUDGE, REASONS, FORM.schema, FORM.grammar)
 PROMPT_SHA256 = hashlib.sha256(json.dumps(PROMPTS).encode()).hexdigest()
 
 SILENT = ("empty", "only_reasoning")  # of replies.REASONS: nothing was said
 IDENTITY = "masked"  # a model is not told whom it trades, and when, unless the task says otherwise
-SMALL = ("local/",)  # models that are shown the brief view unless the task says otherwise
 
 
 class Seat:
     """One episode's agent."""
 
     def __init__(self, task: Task, model: Model, context: str, max_nudges: int):
-        self.detail = task.detail or ("brief" if model.name.startswith(SMALL) else "full")
+        self.detail = task.detail or (SMALL["detail"] if model.name.startswith("local/") else "full")
         self.identity = task.identity or IDENTITY
         self.log: list[dict[str, Any]] = []
         """One entry a day: its `calls`, each with its `messages`, all of its `Reply`, and the `verdict` on it; and
@@ -71,7 +70,7 @@ class Seat:
         self._model, self._context, self._max_nudges, self._seed = model, context, max_nudges, task.seed
         self._system = {"role": "system", "content": system_prompt(task)}
         # The days still shown: each day's view, and the decision the model took on it.
-        self._past: deque[tuple[dict[str, Any], dict[str, Any]]] = deque(maxlen=remembered_days(context))
+        self._past: deque[tuple[dict[str, Any], dict[str, Any]]] = deque(maxlen=_days_shown(context))
 
     def __call__(self, observation: Any) -> Decision:
         """The model's decision on the day shown; its action is None if it made none, nudges included.
@@ -114,6 +113,7 @@ class Seat:
         usages = [call["usage"] or {} for call in calls]
         return {
             "model": self._model.name,
+            "note": self._model.note,
             "structured": self._model.structured,
             "context": self._context,
             "detail": self.detail,
@@ -148,7 +148,9 @@ def _shared(model: str | Model | None, **options: Any) -> Iterator[tuple[Model, 
     if model is None:
         raise ValueError("llm needs a model: llm:openai/NAME, llm:local/smollm2 or llm:scripted/momentum")
     seat: dict[str, Any] = {name: options.pop(name) for name in ("context", "max_nudges") if name in options}
-    remembered_days(seat.get("context", "last"))
+    _days_shown(seat.get("context", "last"))
+    if seat.get("max_nudges", 0) < 0:
+        raise ValueError(f"max_nudges={seat['max_nudges']!r} is not a whole number >= 0")
     if isinstance(model, str):
         with open_model(model, Settings(**options)) as opened:
             yield opened, seat
@@ -156,7 +158,18 @@ def _shared(model: str | Model | None, **options: Any) -> Iterator[tuple[Model, 
         yield model, seat
 
 
-llm.traits = Traits(concurrent=True, options=("context", "max_nudges", *(f.name for f in fields(Settings))))  # type: ignore[attr-defined]
+def _traits(model: str | Model | None, options: Mapping[str, Any]) -> Traits:
+    """What runs here computes, and gives every seed the same episode if it draws nothing; an endpoint may not."""
+    name = model or "" if isinstance(model, str | None) else model.name
+    local, scripted = name.startswith("local/"), name.startswith("scripted/")
+    return Traits(
+        uses_seed=bool(options.get("temperature")) if local else not scripted,
+        concurrent=not local,
+        options=("context", "max_nudges", *(f.name for f in fields(Settings))),
+    )
+
+
+llm.traits = _traits  # type: ignore[attr-defined]
 llm.shared = _shared  # type: ignore[attr-defined]
 
 
@@ -166,12 +179,8 @@ def system_prompt(task: Task) -> str:
     return SYSTEM.format(hold=HOLDS[task.hold], fill=FILLS[task.fill], costs=costs, persona=PERSONAS[task.persona])
 
 
-def remembered_days(context: str) -> int | None:
-    """How many earlier days a context shows; None: all.
-
-    Raises:
-        ValueError: it is none of `last`, `window:K`, `full`.
-    """
+def _days_shown(context: str) -> int | None:
+    """How many earlier days a context shows; None: all."""
     kind, _, count = context.partition(":")
     if context in ("last", "full"):
         return 0 if context == "last" else None

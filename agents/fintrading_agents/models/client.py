@@ -14,7 +14,7 @@ from fintrading_agents.models.cache import key
 from fintrading_agents.models.prices import Price
 from fintrading_agents.models.reply import KINDS, STRUCTURED, Form, Messages, ModelFailure, Reply
 from fintrading_agents.models.session import Session
-from fintrading_gym.errors import MissingExtra
+from fintrading_gym.errors import MissingExtra, RunStopped
 
 if TYPE_CHECKING:
     import tenacity
@@ -47,10 +47,12 @@ class Client:
         shared: Session,
         price: Price | None,
         *,
-        max_tokens: int,
-        structured: str,
+        temperature: float = 0.7,
+        max_tokens: int = 4096,  # enough to think first: a reply that its own reasoning cuts off decides nothing
+        structured: str = "auto",
+        in_flight: int | None = None,
         identity: str | None = None,
-        extra: Mapping[str, Any] | None = None,
+        note: str = "",
     ):
         """Prepare connections; nothing is sent before `preflight`.
 
@@ -60,10 +62,10 @@ class Client:
             api_key: None: it wants none.
             shared: of the run.
             price: None: unknown.
-            max_tokens: of a reply, where the run's settings leave it open.
-            structured: the same; "auto" asks the endpoint.
+            temperature, max_tokens, structured: as in `Settings`, which come first.
+            in_flight: requests at a time; None: as the run's settings say.
             identity: who answers, for the cache; None: the URL.
-            extra: what each request to this endpoint says beside.
+            note: see `reply.Model`.
         """
         try:
             import openai
@@ -79,17 +81,20 @@ class Client:
             timeout=settings.timeout,
             http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if here else None,  # no proxy to oneself
         )
-        self.name, self.price = name, price
+        self.name, self.price, self.note = name, price, note
         self.structured = structured if settings.structured == "auto" else settings.structured
         self._shared, self._settings, self._model = shared, settings, name.partition("/")[2]
         self._secret = api_key if api_key and len(api_key) >= 8 else None
         self._url = base_url.rstrip("/")
         self._identity = identity or self._url
-        self._endpoint = shared.endpoint(self._url)
-        limit = settings.max_tokens or max_tokens
-        self._plain = {"temperature": settings.temperature, "max_tokens": limit, **(extra or {})}
+        self._endpoint = shared.endpoint(self._url, in_flight or settings.in_flight)
+        self._plain = {
+            "temperature": temperature if settings.temperature is None else settings.temperature,
+            "max_tokens": settings.max_tokens or max_tokens,
+        }
         self._quirks: dict[str, Any] = {"dropped": [], "structured": None}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
 
     async def preflight(self) -> None:
         """Find out what the endpoint takes, unless the cache remembers. A wrong key, URL or name fails here.
@@ -109,6 +114,8 @@ class Client:
 
     async def complete(self, messages: Messages, *, sample: int = 0, form: Form | None = None) -> Reply:
         """One answer; see `reply.Model`."""
+        if self._closed:
+            raise RunStopped(f"{self.name} was closed")
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -119,6 +126,7 @@ class Client:
 
     async def close(self) -> None:
         """Cancel what is under way, and close the connections."""
+        self._closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -249,7 +257,7 @@ class Client:
     def _priced(self, reply: Reply) -> Reply:
         if reply.cost is not None or reply.usage is None or self.price is None:
             return reply
-        return replace(reply, cost=self.price.of(reply.usage))
+        return replace(reply, cost=self.price(reply.usage))
 
     def _hidden(self, text: str) -> str:
         return text.replace(self._secret, "***") if self._secret else text

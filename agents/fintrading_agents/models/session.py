@@ -11,7 +11,8 @@ from functools import cache as once
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fintrading_agents.models.cache import MODES, Cache, folder
+from fintrading_agents.folders import cache_folder
+from fintrading_agents.models.cache import MODES, Cache
 from fintrading_agents.models.reply import STRUCTURED, ModelFailure, Reply
 from fintrading_gym.errors import RunStopped, lookup
 
@@ -23,8 +24,8 @@ class Settings:
     """How models are called in a run. The command line's flags have the same names."""
 
     base_url: str | None = None  # of openai/...; None: OPENAI_BASE_URL, else OpenAI's own
-    temperature: float = 0.7  # FinMem's; at 0 most models repeat themselves whatever the seed
-    max_tokens: int | None = None  # of a reply, reasoning included; None: what suits the provider
+    temperature: float | None = None  # None: 0.7, FinMem's; of a local model 0, so that it is the same every time
+    max_tokens: int | None = None  # of a reply, reasoning included; None: 4096, of a local model 64
     structured: str = "auto"  # a key of reply.STRUCTURED; "auto": the best that the endpoint takes
     cache: str = "readwrite"  # a key of cache.MODES
     cache_file: str | None = None  # None: replies.sqlite in the user's cache folder
@@ -40,7 +41,7 @@ class Settings:
     def __post_init__(self) -> None:
         lookup("cache mode", self.cache, MODES)
         lookup("structured output", self.structured, {"auto": None, **STRUCTURED})
-        if not 0 <= self.temperature < float("inf"):
+        if self.temperature is not None and not 0 <= self.temperature < float("inf"):
             raise ValueError(f"temperature={self.temperature!r} is not a number >= 0")
         for name in ("max_tokens", "in_flight", "attempts", "timeout", "patience", *LIMITS):
             value = getattr(self, name)
@@ -104,7 +105,7 @@ class Session:
 
     def __init__(self, settings: Settings):
         self.settings = settings
-        path = Path(settings.cache_file) if settings.cache_file else folder() / "replies.sqlite"
+        path = Path(settings.cache_file) if settings.cache_file else cache_folder() / "replies.sqlite"
         self.cache = None if settings.cache == "off" else Cache(path, create=settings.cache != "replay")
         self.flights: dict[str, asyncio.Task[Reply]] = {}  # by cache key
         self.users = 0
@@ -112,9 +113,9 @@ class Session:
         self._tokens, self._usd, self._started = 0, 0.0, time.monotonic()
         self._counted = True  # False: a reply came without its usage
 
-    def endpoint(self, url: str) -> Endpoint:
+    def endpoint(self, url: str, in_flight: int) -> Endpoint:
         """The endpoint's own bound."""
-        return self._endpoints.setdefault(url, Endpoint(self.settings.in_flight))
+        return self._endpoints.setdefault(url, Endpoint(in_flight))
 
     def check(self) -> None:
         """Before a call: may more be spent? Calls in flight can still pass the limit, by what they use.
@@ -139,18 +140,21 @@ class Session:
 
 
 _open: dict[Settings, Session] = {}
+_opening = threading.Lock()
 
 
 @contextmanager
 def session(settings: Settings) -> Iterator[Session]:
     """The session of these settings, one for all who have it open at the same time."""
-    shared = _open.get(settings) or _open.setdefault(settings, Session(settings))
-    shared.users += 1
+    with _opening:
+        shared = _open.get(settings) or _open.setdefault(settings, Session(settings))
+        shared.users += 1
     try:
         yield shared
     finally:
-        shared.users -= 1
-        if not shared.users:
-            del _open[settings]
-            if shared.cache:
-                shared.cache.close()
+        with _opening:
+            shared.users -= 1
+            if not shared.users:
+                del _open[settings]
+                if shared.cache:
+                    shared.cache.close()
