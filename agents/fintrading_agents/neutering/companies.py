@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
+from fintrading_agents.neutering.tokens import any_case
+
 # How an alias may be spelt elsewhere. Between words: nothing, a space, a hyphen, a line break.
 _SPACE = r"[\s_\-\u2010-\u2015]"
 _SPELLINGS = {"'": r"['\u2019]?", ".": r"[.\-/]?", ",": ",?", "&": "(?:&amp;|&|and)"}
@@ -164,8 +166,3 @@ def _character(c: str, as_written: bool) -> str:
     if c == "-":
         return _SPACE + "{0,2}"
     return _SPELLINGS.get(c) or (re.escape(c) if as_written else any_case(c))
-
-
-def any_case(text: str) -> str:
-    """A pattern of the text in upper, lower and mixed case, which `re` looks up faster than with its flag."""
-    return "".join(f"[{c.lower()}{c.upper()}]" if c.lower() != c.upper() else re.escape(c) for c in text)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from fintrading_agents.neutering.companies import any_case
+from fintrading_agents.neutering.tokens import any_case
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 ORDINALS = ("first", "second", "third", "fourth")

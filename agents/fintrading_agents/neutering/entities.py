@@ -117,9 +117,8 @@ class EntityMap:
         self._told: dict[str, str] = {}  # a price as texts quote it: as it is told
         self._quoted: dict[str, str] = {}  # and back
         self._lock = threading.Lock()
-        self._identifying = _identifying(more, identity not in DATED)
         token = tokens.pattern(exact, today is not None)
-        self._tokens = re.compile(token)
+        self._identifying = _identifying(more, identity not in DATED, token)
         self._restoring = re.compile(token if self._scale == 1 else f"{token}|{MONEY}")
 
     def _number_days(self, days: Sequence[str], today: str | None) -> None:
@@ -131,26 +130,34 @@ class EntityMap:
 
     # ------------------------------------------------------------------------------------- there
 
-    def neuter(self, text: str) -> str:
+    def neuter(self, text: str, *, keep_tokens: bool = False) -> str:
         """The text with tokens for names and dates, in one pass over it.
 
+        Args:
+            text: what an agent is to read.
+            keep_tokens: leave what already looks like a token: for texts of which parts have been here before.
+
         Raises:
-            Ambiguous: it already holds what looks like a token.
+            Ambiguous: the text holds what looks like a token, and `keep_tokens` is not set.
             ValueError: there are more dates, or more ways to write a name, than tokens.
         """
         if self.identity == "real":
             return text
-        for found in self._tokens.finditer(text):
-            if tokens.read(found):
-                raise Ambiguous(f"The text holds {found.group()!r} at {found.start()}, which looks like a token")
+
+        def hidden(match: re.Match[str]) -> str:
+            if match["token"] is None:
+                return self._hidden(match)
+            if not keep_tokens and tokens.read(match):
+                raise Ambiguous(f"The text holds {match.group()!r} at {match.start()}, which looks like a token")
+            return match.group()
+
         with self._lock:
-            return self._identifying.sub(self._hidden, text)
+            return self._identifying.sub(hidden, text)
 
     def find(self, text: str) -> list[Found]:
         """All that tells who or when in a text, tokens aside: what `neuter` would hide."""
-        rest = self._tokens.sub(lambda token: " " * len(token.group()), text)
         found = []
-        for match in self._identifying.finditer(rest):
+        for match in self._identifying.finditer(text):
             name = match["name"] or match["ticker"]
             if name or match["date"]:
                 found.append(Found(self._owners[key(name)].kind if name else "Date", match.group(), match.start()))
@@ -223,8 +230,8 @@ def for_task(task: Task, identity: str, **keywords: Any) -> EntityMap:
         keywords: others of `EntityMap`.
     """
     window = task.window
-    start, days = window.span()
-    shown = window.load().date[max(0, start - task.lookback + 1) : start + days]
+    start, _ = window.span()
+    shown = window.load().date[max(0, start - task.lookback + 1) : start + task.decisions + 1]
     scale = mask(window, task.lookback, identity).scale
     return EntityMap(window.ticker, identity=identity, days=shown, scale=scale, **keywords)
 
@@ -245,13 +252,13 @@ def _drawn(more: tuple[Company, ...], primary: Entity, seed: int) -> tuple[tuple
 
 
 @cache
-def _identifying(more: tuple[Company, ...], dated: bool) -> re.Pattern[str]:
-    """Everything that tells who, and with `dated` when, as one alternation."""
+def _identifying(more: tuple[Company, ...], dated: bool, token: str) -> re.Pattern[str]:
+    """Tokens, and everything that tells who, and with `dated` when, as one alternation."""
     aliases, marked = alternation(more)
     amount = rf"{MONEY}|{EXCHANGE}(?P<ticker>{marked})(?![^\W_])|{COUNT}"
     who = rf"(?P<name>{aliases})(?P<suffix>{SUFFIX})(?=(?:['\u2019]?s)?(?![^\W_]))"
     when = dates.alternation() if dated else "(?!)"
-    return re.compile(rf"(?=[$€£¥]|(?<![^\W_])\w)(?:{amount}|{who}|(?P<date>{when}))")
+    return re.compile(rf"(?=[$€£¥]|(?<![^\W_])\w)(?:(?P<token>{token})|{amount}|{who}|(?P<date>{when}))")
 
 
 def _with_price(money: str, change: Callable[[str], str]) -> str:
