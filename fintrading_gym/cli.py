@@ -49,10 +49,13 @@ class Commands(TyperGroup):
             return super().get_command(ctx, cmd_name)
         loaded = point.load()
         if isinstance(loaded, typer.Typer):
-            return typer.main.get_group(loaded)
-        alone = typer.Typer(add_completion=False)
-        alone.command(cmd_name)(loaded)
-        return typer.main.get_command(alone)
+            command: Any = typer.main.get_group(loaded)
+        else:
+            alone = typer.Typer(add_completion=False)
+            alone.command()(loaded)
+            command = typer.main.get_command(alone)
+        command.name = cmd_name
+        return command
 
 
 def _brought() -> dict[str, EntryPoint]:

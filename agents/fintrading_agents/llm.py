@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any
 
 from fintrading_agents.models import Form, Model, ModelFailure, Settings, open_model, wait
+from fintrading_agents.models.local import SETTINGS as SMALL
 from fintrading_gym.replies import ACTIONS, REASONS, Decision, parse
 from fintrading_gym.rollout import Task, Traits
 
@@ -48,20 +49,19 @@ FORM = Form(
         "required": ["action"],
         "additionalProperties": False,
     },
-    'root ::= "{\\"action\\": \\"" ("buy" | "sell" | "hold") "\\"}"',
+    SMALL["grammar"],
 )
 PROMPTS = (SYSTEM, HOLDS, FILLS, COSTS, PERSONAS, NUDGE, REASONS, FORM.schema, FORM.grammar)
 PROMPT_SHA256 = hashlib.sha256(json.dumps(PROMPTS).encode()).hexdigest()
 
 SILENT = ("empty", "only_reasoning")  # of replies.REASONS: nothing was said
-SMALL = ("local/",)  # models that are shown the brief view unless the task says otherwise
 
 
 class Seat:
     """One episode's agent."""
 
     def __init__(self, task: Task, model: Model, context: str, max_nudges: int):
-        self.detail = task.detail or ("brief" if model.name.startswith(SMALL) else "full")
+        self.detail = task.detail or (SMALL["detail"] if model.name.startswith("local/") else "full")
         self.log: list[dict[str, Any]] = []
         """One entry a day: its `calls`, each with its `messages`, all of its `Reply`, and the `verdict` on it; and
         `failure` if the last had no reply. All is ready for JSON."""

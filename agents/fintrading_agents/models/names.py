@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
+from fintrading_agents.models import local
 from fintrading_agents.models.client import Client
 from fintrading_agents.models.prices import FREE, find_price
 from fintrading_agents.models.reply import Model, ModelFailure
@@ -68,8 +69,6 @@ def _openai(name: str, shared: Session) -> Client:
 
 
 def _local(name: str, shared: Session) -> Client:
-    from fintrading_agents.models import local
-
     model = name.partition("/")[2]
     facts = lookup("local model", model, local.MODELS)
     try:
@@ -82,8 +81,8 @@ def _local(name: str, shared: Session) -> Client:
         None,
         shared,
         FREE,
-        temperature=0.0,
-        max_tokens=64,  # a decision takes 8
+        temperature=local.SETTINGS["temperature"],
+        max_tokens=local.SETTINGS["max_tokens"],
         structured="grammar",  # held to a schema, it may fill its reply with white space
         in_flight=1,  # it answers one at a time, and a request that waits there counts as slow
         identity=f"local {facts.file_sha256}",  # the URL is another one each time
