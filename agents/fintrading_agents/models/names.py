@@ -7,13 +7,14 @@ from urllib.parse import urlsplit
 
 from fintrading_agents.models import local
 from fintrading_agents.models.client import Client
-from fintrading_agents.models.prices import FREE, find_price
+from fintrading_agents.models.prices import find_price, free
 from fintrading_agents.models.reply import Model, ModelFailure
 from fintrading_agents.models.scripted import SCRIPTS, Scripted
 from fintrading_agents.models.session import Session, Settings, session, wait
 from fintrading_gym.errors import RunStopped, lookup
 
 OPENAI_URL = "https://api.openai.com/v1"
+NOWHERE = "http://127.0.0.1:9/v1"  # of a local model that is only replayed: it needs neither weights nor server
 
 
 @contextmanager
@@ -72,7 +73,7 @@ def _local(name: str, shared: Session) -> Client:
     model = name.partition("/")[2]
     facts = lookup("local model", model, local.MODELS)
     try:
-        url = local.serve(model)
+        url = local.serve(model) if shared.settings.cache != "replay" else NOWHERE
     except RuntimeError as fault:
         raise RunStopped(f"{name} cannot be had: {fault}") from None
     return Client(
@@ -80,7 +81,7 @@ def _local(name: str, shared: Session) -> Client:
         url,
         None,
         shared,
-        FREE,
+        free,
         temperature=local.SETTINGS["temperature"],
         max_tokens=local.SETTINGS["max_tokens"],
         structured="grammar",  # held to a schema, it may fill its reply with white space
