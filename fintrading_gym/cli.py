@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from dataclasses import asdict
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from typer.core import TyperGroup
 
 from fintrading_gym import __version__, windows
 from fintrading_gym import leaderboard as board
@@ -27,7 +28,38 @@ from fintrading_gym.observations import PERSONAS, POSITIONS
 from fintrading_gym.replies import ACTIONS
 from fintrading_gym.rollout import Player, Task, find_player, registered
 
-app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+COMMANDS = "fintrading_gym.commands"  # the entry-point group by which other packages' commands are found
+
+
+class Commands(TyperGroup):
+    """The game's commands, and those that installed packages bring: a function each, or a `typer.Typer` of several.
+
+    They are loaded when they are asked for, so that no player is imported to list the cells.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All names, for the help."""
+        return [*super().list_commands(ctx), *sorted(_brought())]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a name; None if there is none."""
+        point = _brought().get(cmd_name)
+        if point is None:
+            return super().get_command(ctx, cmd_name)
+        loaded = point.load()
+        if isinstance(loaded, typer.Typer):
+            return typer.main.get_group(loaded)
+        alone = typer.Typer(add_completion=False)
+        alone.command(cmd_name)(loaded)
+        return typer.main.get_command(alone)
+
+
+def _brought() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=COMMANDS)}
+
+
+# A failed call's local variables may hold a key, and are not shown.
+app = typer.Typer(cls=Commands, add_completion=False, pretty_exceptions_show_locals=False, rich_markup_mode="rich")
 data_app = typer.Typer(no_args_is_help=True, help="Check and fetch price tables.")
 app.add_typer(data_app, name="data")
 
@@ -36,35 +68,19 @@ Hold = Annotated[str, typer.Option(help=f"What hold does: {', '.join(HOLD_RULES)
 Fill = Annotated[str, typer.Option(help=f"When a decision fills: {', '.join(FILLS)}.")]
 CostBps = Annotated[float, typer.Option(help="Cost of changing the position by one, in basis points.")]
 
-COMMANDS = "fintrading_gym.commands"  # the entry-point group that other packages' sub-commands are found by
 # Who plays on a board when nobody says: the learners too, where they can be trained.
-LEARNERS = ("ppo", "a2c", "dqn") if find_spec("stable_baselines3") else ()
-BOARD_AGENTS = (
-    *("buy_and_hold", "short_and_hold", "flat", "random", "momentum", "mean_reversion", "sma_cross", "linear"),
-    *LEARNERS,
-    "oracle",
-)
+LEARNERS = "ppo,a2c,dqn," if find_spec("stable_baselines3") else ""
+ON_BOARD = f"buy_and_hold,short_and_hold,flat,random,momentum,mean_reversion,sma_cross,linear,{LEARNERS}oracle"
 
 
 def main() -> None:
     """Run the command line: exit 2 on bad usage, 1 on a failed run, 130 on an interrupt."""
     sys.path.insert(0, os.getcwd())  # so that `module:callable` finds an agent in the folder one stands in
     try:
-        _add_commands()
         app()
     except (ValueError, MissingExtra, OSError) as fault:
         Console(stderr=True).print(f"fintrading: {fault}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
-
-
-def _add_commands() -> None:
-    """The sub-commands that installed packages bring: a function each, or a `typer.Typer` of several."""
-    for point in sorted(entry_points(group=COMMANDS), key=lambda point: point.name):
-        command = point.load()
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=point.name)
-        else:
-            app.command(point.name)(command)
 
 
 @app.callback(invoke_without_command=True, no_args_is_help=True)
@@ -149,7 +165,7 @@ def play(
 
 @app.command()
 def leaderboard(
-    agents: Annotated[str, typer.Option(help="Agents, by commas.")] = ",".join(BOARD_AGENTS),
+    agents: Annotated[str, typer.Option(help="Agents, by commas; ppo, a2c, dqn need the extra rl.")] = ON_BOARD,
     cells: Annotated[str, typer.Option(help="Cells, by commas.")] = ",".join(windows.EVALUATION),
     personas: Annotated[str, typer.Option(help="Personas, by commas, or 'all'.")] = "adaptive",
     timesteps: Timesteps = "50",

@@ -194,14 +194,14 @@ def _check(recipe: Recipe) -> None:
 # ------------------------------------------------------------------------------------------- the cache
 
 
-def file_name(recipe: Recipe) -> str:
-    """What the file of a policy is called, which says at a glance what it is."""
+def title(recipe: Recipe) -> str:
+    """What a policy is, at a glance: `ppo-TSLA-until-2022-10-05-seed0`."""
     own = recipe["days"][0]
-    return f"{recipe['algorithm']}-{own['ticker']}-until-{own['last']}-seed{recipe['seed']}-{key(recipe)}.npz"
+    return f"{recipe['algorithm']}-{own['ticker']}-until-{own['last']}-seed{recipe['seed']}"
 
 
-def cache_folder() -> Path:
-    """Where trained policies are kept: in FINTRADING_CACHE if that is set, else in the user's cache folder."""
+def cached(recipe: Recipe) -> Path:
+    """Where the policy of a recipe is kept: under FINTRADING_CACHE if that is set, else in the user's cache folder."""
     folder = os.environ.get("FINTRADING_CACHE")
     if not folder:
         try:
@@ -209,4 +209,4 @@ def cache_folder() -> Path:
         except ImportError as fault:
             raise MissingExtra("The cache of trained policies", "rl") from fault
         folder = user_cache_dir("fintrading-gym", appauthor=False)
-    return Path(folder) / "policies"
+    return Path(folder) / "policies" / f"{title(recipe)}-{key(recipe)}.npz"

@@ -14,8 +14,7 @@ from fintrading_agents.policies import (
     Policy,
     PolicyError,
     Recipe,
-    cache_folder,
-    file_name,
+    cached,
     load,
     recipe_of,
     refuse_unfit,
@@ -133,7 +132,7 @@ def train(
 def trained(algorithm: str, task: Task) -> Policy:
     """The cache's policy for this task, trained and kept there if it was not there yet."""
     recipe = recipe_for(algorithm, task)
-    path = cache_folder() / file_name(recipe)
+    path = cached(recipe)
     if not path.exists():
         save(train(algorithm, task), path)
     policy = load(path)
