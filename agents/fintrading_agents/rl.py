@@ -14,9 +14,8 @@ from fintrading_agents.policies import (
     Policy,
     PolicyError,
     Recipe,
-    file_name,
+    cached,
     load,
-    policies_folder,
     recipe_of,
     refuse_unfit,
     save,
@@ -133,7 +132,7 @@ def train(
 def trained(algorithm: str, task: Task) -> Policy:
     """The cache's policy for this task, trained and kept there if it was not there yet."""
     recipe = recipe_for(algorithm, task)
-    path = policies_folder() / file_name(recipe)
+    path = cached(recipe)
     if not path.exists():
         save(train(algorithm, task), path)
     policy = load(path)
