@@ -27,7 +27,9 @@ def arguments(given: list[str]) -> list[str]:
         now = RENAMED.get(flag, flag)
         if now is not None:
             kept.append(now + equals + value)
-    if not kept or (kept[0].startswith("-") and "--env.taskset.id" not in kept and "-h" not in kept):
+    if not kept:
+        return ["--help"]
+    if kept[0].startswith("-") and not any(argument.startswith("--env.taskset.id") for argument in kept):
         kept.insert(0, "fintrading-eval")
     if not {"--push", "--no-push"} & set(kept):
         kept.append("--no-push")

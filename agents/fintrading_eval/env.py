@@ -109,7 +109,8 @@ class Exchange:
         # The system prompt is in the task's row. Another harness remembers the turns itself, and is told the new one.
         segment = await self._turns.turn(list(messages[1:]) if self.ours else messages[-1]["content"])
         if segment.terminated:
-            raise SeatEnded(f"the seat's run ended: {trace.stop_condition or 'it failed'}")
+            why = [" ".join(f"{error.type}: {error.message}".split()) for error in trace.errors]
+            raise SeatEnded(f"the seat's run ended: {'; '.join(why) or trace.stop_condition}")
         if trace.state.reply is not None:
             return trace.state.reply  # type: ignore[no-any-return]
         said = segment.last_reply
