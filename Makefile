@@ -6,7 +6,9 @@ READY := .venv/.ready
 .PHONY: leaderboard test lint clean
 
 leaderboard: $(READY)
-	$(BIN)/fintrading leaderboard
+	@if $(BIN)/fintrading models add smollm2; then also="--also llm:local/smollm2"; \
+	  else echo "Without its weights (see above) the small language model does not play."; fi; \
+	$(BIN)/fintrading leaderboard $$also
 
 test: lint
 	$(BIN)/pytest
@@ -21,7 +23,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "$(PYTHON) is older than 3.11; name a newer one: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,llm,local]'
 	@touch $(READY)
 
 clean:

@@ -155,9 +155,9 @@ class Player:
 
     @property
     def traits(self) -> Traits:
-        """What the factory says of itself."""
-        traits: Traits = getattr(self.factory, "traits", Traits())
-        return traits
+        """What the factory says of itself; it may say so by a function of the argument and the options."""
+        told: Traits | Callable[[Any, Mapping[str, Any]], Traits] = getattr(self.factory, "traits", Traits())
+        return told if isinstance(told, Traits) else told(self.argument, self.options)
 
     @contextmanager
     def opened(self) -> Iterator["Player"]:

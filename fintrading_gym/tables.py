@@ -46,7 +46,8 @@ def print_board(rows: list[Row], players: list[Player]) -> None:
     if asking := [row for row in rows if "model" in row]:
         console.print(_models_table(asking))
     why = [f"{s.agent} is not ranked: {s.why}" for s in standings if s.why]
-    for note in [*_board_notes(players), *_alerts(asking), *why]:
+    said = [f"{agent}: {its[0]['note']}" for agent, its in _by_agent(asking).items() if its[0]["note"]]
+    for note in [*_board_notes(players), *said, *_alerts(asking), *why]:
         console.print(note, markup=False, highlight=False)
 
 

@@ -186,6 +186,11 @@ def test_a_model_that_decides_one_thing_is_told(run):
     assert "buy_and_hold decided" not in text  # it is a rule
 
 
+def test_the_board_says_what_a_script_is(run):
+    text = run("leaderboard", "--agents", "flat", "--also", "llm:scripted/momentum", "--cells", "tsla_main").out
+    assert "llm:scripted/momentum: a script, and no language model" in text
+
+
 def test_a_limit_ends_with_1_and_the_same_command_goes_on(run):
     with Stub(BUY) as stub:
         words = ("leaderboard", "--agents", "flat,llm:openai/stub", "--timesteps", 5, "--seeds", 1, *QUICK)

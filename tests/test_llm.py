@@ -245,6 +245,24 @@ def test_the_same_episode_is_the_same_bytes_in_another_process():
     assert len(told) == 1
 
 
+@pytest.mark.parametrize(
+    ("model", "options", "uses_seed", "concurrent"),
+    [
+        ("openai/x", {}, True, True),
+        ("openai/x", {"temperature": 0.0}, True, True),  # an endpoint may differ all the same
+        ("local/smollm2", {}, False, False),
+        ("local/smollm2", {"temperature": 0.7}, True, False),
+        ("scripted/buy", {}, False, True),
+    ],
+)
+def test_seeds_are_played_where_they_can_matter_and_episodes_at_once_where_they_wait(
+    model, options, uses_seed, concurrent
+):
+    for argument in (model, Scripted(lambda messages: BUY, model)):
+        traits = Player("llm", llm, argument, options).traits
+        assert (traits.uses_seed, traits.concurrent, traits.uses_persona) == (uses_seed, concurrent, True)
+
+
 @pytest.mark.parametrize("spec", ["llm", "llm:"])
 def test_a_seat_without_a_model_is_told(spec):
     with pytest.raises(ValueError, match="llm needs a model: llm:openai/NAME"):

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from itertools import chain
@@ -15,12 +15,11 @@ from fintrading_gym.rollout import Task, Traits
 
 # What never changes stands first, so that an endpoint can reuse its work on it from day to day.
 SYSTEM = """\
-You trade one stock for your own account. Each day you are shown the market up to that day's close, your position and
-your return so far, and you take one decision:
-- "buy": be long, whatever you held
-- "sell": be short, whatever you held
-- "hold": {hold}
-{fill} Until the next decision a long position earns the stock's return and a short one its opposite{costs}.
+You trade one stock. Each day you are shown the market up to that day's close, and you take one decision:
+buy: be long, whatever you held
+sell: be short, whatever you held
+hold: {hold}
+{fill} Until the next one a long position earns the stock's return, a short one its opposite{costs}.
 
 {persona}
 
@@ -116,6 +115,7 @@ class Seat:
         usages = [call["usage"] or {} for call in calls]
         return {
             "model": self._model.name,
+            "note": self._model.note,
             "structured": self._model.structured,
             "context": self._context,
             "detail": self.detail,
@@ -158,7 +158,18 @@ def _shared(model: str | Model | None, **options: Any) -> Iterator[tuple[Model, 
         yield model, seat
 
 
-llm.traits = Traits(concurrent=True, options=("context", "max_nudges", *(f.name for f in fields(Settings))))  # type: ignore[attr-defined]
+def _traits(model: str | Model | None, options: Mapping[str, Any]) -> Traits:
+    """What runs here computes, and gives every seed the same episode if it draws nothing; an endpoint may not."""
+    name = model or "" if isinstance(model, str | None) else model.name
+    local, scripted = name.startswith("local/"), name.startswith("scripted/")
+    return Traits(
+        uses_seed=bool(options.get("temperature")) if local else not scripted,
+        concurrent=not local,
+        options=("context", "max_nudges", *(f.name for f in fields(Settings))),
+    )
+
+
+llm.traits = _traits  # type: ignore[attr-defined]
 llm.shared = _shared  # type: ignore[attr-defined]
 
 

@@ -47,10 +47,12 @@ class Client:
         shared: Session,
         price: Price | None,
         *,
-        max_tokens: int,
-        structured: str,
+        temperature: float = 0.7,
+        max_tokens: int = 4096,  # enough to think first: a reply that its own reasoning cuts off decides nothing
+        structured: str = "auto",
+        in_flight: int | None = None,
         identity: str | None = None,
-        extra: Mapping[str, Any] | None = None,
+        note: str = "",
     ):
         """Prepare connections; nothing is sent before `preflight`.
 
@@ -60,10 +62,10 @@ class Client:
             api_key: None: it wants none.
             shared: of the run.
             price: None: unknown.
-            max_tokens: of a reply, where the run's settings leave it open.
-            structured: the same; "auto" asks the endpoint.
+            temperature, max_tokens, structured: as in `Settings`, which come first.
+            in_flight: requests at a time; None: as the run's settings say.
             identity: who answers, for the cache; None: the URL.
-            extra: what each request to this endpoint says beside.
+            note: see `reply.Model`.
         """
         try:
             import openai
@@ -79,15 +81,17 @@ class Client:
             timeout=settings.timeout,
             http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if here else None,  # no proxy to oneself
         )
-        self.name, self.price = name, price
+        self.name, self.price, self.note = name, price, note
         self.structured = structured if settings.structured == "auto" else settings.structured
         self._shared, self._settings, self._model = shared, settings, name.partition("/")[2]
         self._secret = api_key if api_key and len(api_key) >= 8 else None
         self._url = base_url.rstrip("/")
         self._identity = identity or self._url
-        self._endpoint = shared.endpoint(self._url)
-        limit = settings.max_tokens or max_tokens
-        self._plain = {"temperature": settings.temperature, "max_tokens": limit, **(extra or {})}
+        self._endpoint = shared.endpoint(self._url, in_flight or settings.in_flight)
+        self._plain = {
+            "temperature": temperature if settings.temperature is None else settings.temperature,
+            "max_tokens": settings.max_tokens or max_tokens,
+        }
         self._quirks: dict[str, Any] = {"dropped": [], "structured": None}
         self._tasks: set[asyncio.Task[Any]] = set()
 

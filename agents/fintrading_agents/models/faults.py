@@ -38,7 +38,7 @@ UNSUPPORTED = re.compile(
     re.IGNORECASE,
 )
 # Parameters that some endpoints do not take, in the order in which a message is searched for them.
-OPTIONAL = ("max_tokens", "max_completion_tokens", "temperature", "response_format", "grammar", "cache_prompt", "seed")
+OPTIONAL = ("max_tokens", "max_completion_tokens", "temperature", "response_format", "grammar", "seed")
 
 
 def failure(fault: "openai.OpenAIError", url: str, hide: Callable[[str], str]) -> ModelFailure:

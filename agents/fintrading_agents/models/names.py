@@ -64,24 +64,30 @@ def _openai(name: str, shared: Session) -> Client:
     if not api_key and url == OPENAI_URL:
         raise ValueError(f"{name} needs a key: set OPENAI_API_KEY, or name another endpoint with base_url")
     price = find_price(name, url, shared.settings.prices)
-    # Enough for a model that thinks first: a reply that is cut by its own reasoning decides nothing.
-    return Client(name, url, api_key, shared, price, max_tokens=4096, structured="auto")
+    return Client(name, url, api_key, shared, price)
 
 
 def _local(name: str, shared: Session) -> Client:
-    from fintrading_agents.models.local import MODEL_FACTS, serve
+    from fintrading_agents.models import local
 
     model = name.partition("/")[2]
+    facts = lookup("local model", model, local.MODELS)
+    try:
+        url = local.serve(model)
+    except RuntimeError as fault:
+        raise RunStopped(f"{name} cannot be had: {fault}") from None
     return Client(
         name,
-        serve(model),
+        url,
         None,
         shared,
         FREE,
-        max_tokens=64,
-        structured="grammar",
-        identity=f"local {MODEL_FACTS}",
-        extra={"cache_prompt": False},  # else an answer depends on the requests before it, in the third digit
+        temperature=0.0,
+        max_tokens=64,  # a decision takes 8
+        structured="grammar",  # held to a schema, it may fill its reply with white space
+        in_flight=1,  # it answers one at a time, and a request that waits there counts as slow
+        identity=f"local {facts.file_sha256}",  # the URL is another one each time
+        note=facts.about,
     )
 
 

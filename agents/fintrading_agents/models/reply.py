@@ -87,6 +87,7 @@ class Model(Protocol):
 
     name: str  # provider/model
     structured: str  # how it is held to a `Form`: a key of `STRUCTURED`
+    note: str  # what a reader of its results must know; mostly nothing
 
     async def complete(self, messages: Messages, *, sample: int = 0, form: Form | None = None) -> Reply:
         """One answer.

@@ -13,6 +13,7 @@ class Scripted:
     """A model that answers by a function of the conversation, or with each of a list in turn."""
 
     structured = "none"
+    note = "a script, and no language model"
 
     def __init__(self, answers: Script | Iterable[Answer], name: str = "scripted/given"):
         self.name = name

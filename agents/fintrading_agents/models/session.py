@@ -23,8 +23,8 @@ class Settings:
     """How models are called in a run. The command line's flags have the same names."""
 
     base_url: str | None = None  # of openai/...; None: OPENAI_BASE_URL, else OpenAI's own
-    temperature: float = 0.7  # FinMem's; at 0 most models repeat themselves whatever the seed
-    max_tokens: int | None = None  # of a reply, reasoning included; None: what suits the provider
+    temperature: float | None = None  # None: 0.7, FinMem's; of a local model 0, so that it is the same every time
+    max_tokens: int | None = None  # of a reply, reasoning included; None: 4096, of a local model 64
     structured: str = "auto"  # a key of reply.STRUCTURED; "auto": the best that the endpoint takes
     cache: str = "readwrite"  # a key of cache.MODES
     cache_file: str | None = None  # None: replies.sqlite in the user's cache folder
@@ -40,7 +40,7 @@ class Settings:
     def __post_init__(self) -> None:
         lookup("cache mode", self.cache, MODES)
         lookup("structured output", self.structured, {"auto": None, **STRUCTURED})
-        if not 0 <= self.temperature < float("inf"):
+        if self.temperature is not None and not 0 <= self.temperature < float("inf"):
             raise ValueError(f"temperature={self.temperature!r} is not a number >= 0")
         for name in ("max_tokens", "in_flight", "attempts", "timeout", "patience", *LIMITS):
             value = getattr(self, name)
@@ -112,9 +112,9 @@ class Session:
         self._tokens, self._usd, self._started = 0, 0.0, time.monotonic()
         self._counted = True  # False: a reply came without its usage
 
-    def endpoint(self, url: str) -> Endpoint:
+    def endpoint(self, url: str, in_flight: int) -> Endpoint:
         """The endpoint's own bound."""
-        return self._endpoints.setdefault(url, Endpoint(self.settings.in_flight))
+        return self._endpoints.setdefault(url, Endpoint(in_flight))
 
     def check(self) -> None:
         """Before a call: may more be spent? Calls in flight can still pass the limit, by what they use.
