@@ -92,6 +92,7 @@ class Exchange:
     """The model at the seat, as `fintrading_agents.llm` asks it: each call is a turn of the exchange."""
 
     structured = "none"
+    note = ""
 
     def __init__(self, agent: vf.Agent, turns: vf.Interaction):
         self.name = agent.config.model

@@ -67,7 +67,7 @@ def rows(path: Path) -> list[board.Row]:
 
 
 def _row(episode: dict[str, Any]) -> board.Row:
-    (trace,) = episode["traces"]
+    trace = episode["traces"][0]  # of the one seat
     info, task = trace["info"], task_of(trace["task"]["data"])
     player = Player(f"verifiers:{trace['agent']['config']['model']}", llm)
     written = info.get(LEDGER, {})
