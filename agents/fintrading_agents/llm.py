@@ -71,6 +71,10 @@ class Seat:
         self._past: deque[tuple[dict[str, Any], dict[str, Any]]] = deque(maxlen=_days_shown(context))
 
     def __call__(self, observation: Any) -> Decision:
+        """`decide`, waited for."""
+        return wait(self.decide(observation))
+
+    async def decide(self, observation: Any) -> Decision:
         """The model's decision on the day shown; its action is None if it made none, nudges included.
 
         Raises:
@@ -86,7 +90,7 @@ class Seat:
         for _ in range(1 + self._max_nudges):
             messages = [*before, {"role": "user", "content": told}]
             try:
-                reply = wait(self._model.complete(messages, sample=self._seed, form=FORM))
+                reply = await self._model.complete(messages, sample=self._seed, form=FORM)
             except ModelFailure as failure:
                 day["failure"] = str(failure)
                 raise
