@@ -15,10 +15,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from fintrading_agents.models.cache import folder
-from fintrading_eval.traces import LEDGER, SEAT, rows
 from stub_endpoint import FAULTS, Stub, says
 
+from fintrading_agents.models.cache import folder
+from fintrading_eval.traces import LEDGER, SEAT, rows
 from fintrading_gym.ledger import evaluate
 from fintrading_gym.observations import PERSONAS
 from fintrading_gym.rollout import Player, Task, find_player
