@@ -182,8 +182,8 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode, flat; see the class."""
         super().reset(seed=seed)
-        latest = len(self._dates) - 1 - self.timesteps
-        self._begin(int(self.np_random.integers(latest + 1)) if self.start == "random" else 0, self.timesteps)
+        starts = len(self._dates) - self.timesteps  # days of the window that leave room for the episode
+        self._begin(int(self.np_random.random() * starts) if self.start == "random" else 0, self.timesteps)
         info = {
             "date": self._dates[self._day],
             "position": 0,

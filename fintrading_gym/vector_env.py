@@ -15,22 +15,12 @@ from numpy.typing import NDArray
 from fintrading_gym.env import ACTION, OBSERVATION, FinMemTradingEnv, positive
 from fintrading_gym.errors import lookup
 from fintrading_gym.metrics import BUY, HOLD
-from fintrading_gym.vector_infos import (
-    AT_THE_END,
-    RESTARTED,
-    UNDECIDED,
-    Ended,
-    Flags,
-    Infos,
-    Makers,
-    Restarted,
-    Told,
-)
-from fintrading_gym.vector_tables import NO_DECISION, Episodes, Ints, advance, market, observe, player_states
+from fintrading_gym.vector_infos import AT_THE_END, RESTARTED, UNDECIDED, Ended, Infos, Makers, Restarted
+from fintrading_gym.vector_tables import NO_DECISION, Episodes, Flags, Ints, advance, market, observe, player_states
 from fintrading_gym.windows import Floats, Window
 
 MODES = {mode.value: mode for mode in AutoresetMode}
-DRAWS = 128  # random starts drawn at once for an environment: numpy takes as long for one as for a hundred
+DRAWS = 64  # random numbers drawn at once for an environment: a call costs as much as all of them
 # (keyword, its values for single environments, the one for batches)
 BATCHED = (
     ("observation", OBSERVATION, "vector"),
@@ -87,7 +77,6 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         self.single_observation_space, self.single_action_space = games[0].observation_space, games[0].action_space
         self.observation_space = batch_space(games[0].observation_space, num_envs)
         self.action_space = batch_space(games[0].action_space, num_envs)
-        self._market, self._player = market(games), player_states(games[0].hold)
         self._advance = advance
         if compiled:
             from fintrading_gym import kernel
@@ -100,14 +89,14 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         days = [game.window.span()[1] for game in games]
         self._opening = in_turn(np.cumsum([0, *days[:-1]]).tolist())  # row of the window's first day
         self._lengths = in_turn([game.timesteps for game in games])
-        self._latest = in_turn(days) - 1 - self._lengths  # day of the window that an episode can start on
+        self._starts = in_turn(days) - self._lengths  # days of the window that leave room for the episode
         self._generators: list[np.random.Generator | None] = [None] * num_envs
-        self._draws = np.zeros((num_envs, DRAWS if games[0].start == "random" else 0), np.int32)
+        self._draws = np.zeros((num_envs, DRAWS if games[0].start == "random" else 0))
         self._drawn = np.full(num_envs, DRAWS)  # how many of the draws are used up
 
-        nowhere = np.zeros(num_envs, np.intp)
-        self._at = Episodes(nowhere, nowhere, np.zeros(num_envs), np.zeros(num_envs))
-        self._end = nowhere  # row of the market that ends the episode
+        nowhere = np.zeros((2, num_envs), np.int32)
+        self._at = Episodes(market(games), player_states(games[0].hold), nowhere, np.zeros((2, num_envs)))
+        self._end = nowhere[0]  # row of the market that ends the episode
         self._left = 0  # steps until the next episodes end
         self._over = np.arange(num_envs)  # environments whose episode is over, or has not begun
         self._begun = False
@@ -126,11 +115,11 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         mask = self._reset_mask(options)
         which = np.flatnonzero(mask)
         self._seed(which, seed)
-        self._begin(which)
+        observations = observe(self._at)
+        self._begin(which, observations)
         self._over = self._over[~mask[self._over]]
         self._begun = True
-        told = Told(self._market, self._player, self._at, None if mask.all() else mask)
-        return observe(self._market, self._player, self._at), Infos(told)
+        return observations, Infos(self._at if mask.all() else replace(self._at, where=mask))
 
     def step(self, actions: Any) -> tuple[NDArray[np.float32], Floats, Flags, Flags, dict[str, Any]]:
         """Decide on the day shown in every environment, and see the next.
@@ -152,7 +141,7 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         log = self._log[self._steps % len(self._log)]
         limit = BUY if undecided is None else NO_DECISION
         try:
-            self._at, observations = self._advance(self._market, self._player, self._at, codes, limit, log)
+            self._at, observations = self._advance(self._at, codes, limit, log)
         except IndexError:  # one of the codes is none: only who reads them one by one can tell which
             self._read_each(actions, resetting)
             raise
@@ -161,46 +150,47 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         truncated = np.zeros(self.num_envs, np.bool_) if self._left else self._at.row == self._end
         self._over = NOBODY if self._left else truncated.nonzero()[0]
         if resetting.size:
-            observations[resetting] = self._begin(resetting)
+            self._begin(resetting, observations)
+        self._at.undecided = undecided
         rewards = self._at.earned.copy()
-        told = Told(self._market, self._player, self._at, None, undecided)
         if not self._over.size:
-            infos = _infos(told)
+            infos = _infos(self._at)
         elif self.autoreset_mode is AutoresetMode.SAME_STEP:
-            infos = self._restart(told, observations)
+            infos = self._restart(observations)
         else:
-            infos = _infos(told, (AT_THE_END, self._ended()))
+            infos = _infos(self._at, (AT_THE_END, self._ended()))
             self._look_ahead()
         return observations, rewards, np.zeros(self.num_envs, np.bool_), truncated, infos
 
-    def _restart(self, told: Told, observations: NDArray[np.float32]) -> Infos:
+    def _restart(self, observations: NDArray[np.float32]) -> Infos:
         """Begin the episodes that are over, also in `observations`; the infos of both their end and beginning."""
-        ended, undecided = self._ended(), told.undecided
-        which, mask = ended.which, ended.mask()
-        final = replace(told, where=mask, undecided=None if undecided is None else undecided & mask)
+        ended, last = self._ended(), self._at
+        which, mask, undecided = ended.which, ended.mask(), last.undecided
+        final = replace(last, where=mask, undecided=None if undecided is None else undecided & mask)
         restarted = Restarted(ended, observations[which], _infos(final, (AT_THE_END, ended)))
-        observations[which] = self._begin(which)
+        self._begin(which, observations)
         self._over = NOBODY
-        first = replace(
-            told,
-            at=self._at,
-            undecided=None if undecided is None else undecided & ~mask,
-        )
-        return _infos(first, (RESTARTED, restarted))
+        self._at.undecided = None if undecided is None else undecided & ~mask
+        return _infos(self._at, (RESTARTED, restarted))
 
     def _ended(self) -> Ended:
         log = np.roll(self._log, -self._steps, axis=0)  # from the oldest step to the last
         codes = log if self._over.size == self.num_envs else log[:, self._over]
-        return Ended(self._market, self._player, self._at, self._over, self._lengths[self._over], codes)
+        return Ended(self._at, self._over, self._lengths[self._over], codes)
 
-    def _begin(self, which: Ints) -> NDArray[np.float32]:
-        """New episodes there, and what they show first."""
+    def _begin(self, which: Ints, observations: NDArray[np.float32]) -> None:
+        """New episodes there, whose first observations replace what is in `observations`."""
         first = self._opening[which] + self._draw(which)
-        begun = Episodes(first, np.zeros(which.size, np.intp), *np.zeros((2, which.size)))
-        self._at = Episodes(*(_with(old, which, new) for old, new in zip(self._at, begun, strict=True)))
+        at, place = self._at, np.array([first, np.zeros_like(first)], np.int32)
+        self._at = Episodes(
+            at.market, at.player, _with(at.place, which, place), _with(at.gain, which, np.zeros((2, which.size)))
+        )
         self._end = _with(self._end, which, first + self._lengths[which])
         self._look_ahead()
-        return observe(self._market, self._player, begun)
+        if which.size == self.num_envs:
+            at.market.shown.take(first, axis=0, out=observations, mode="clip")  # "clip" writes without a buffer
+        else:
+            observations[which] = at.market.shown.take(first, axis=0)
 
     def _look_ahead(self) -> None:
         """Count the steps until the next episodes end, so that the steps before need not ask whether any does."""
@@ -215,8 +205,9 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         if given.dtype.kind not in "iu":
             codes = self._read_each(given, ignored)
             return codes, codes == NO_DECISION
-        codes = np.ascontiguousarray(given, np.intp)
-        return (_with(codes, ignored, HOLD) if ignored.size else codes), None
+        # what the kernel can read: contiguous, aligned, and not read-only, which numba counts as another type
+        codes = given if given.dtype == np.intp and given.flags.carray else given.astype(np.intp, "C")
+        return (_with(codes, ignored, np.full(ignored.size, HOLD)) if ignored.size else codes), None
 
     def _read_each(self, actions: Any, ignored: Ints) -> Ints:
         """The codes of the actions, held against the rule for a single one; HOLD where it is ignored."""
@@ -248,10 +239,11 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
             return np.zeros(which.size, np.intp)
         for k in which[self._drawn[which] == DRAWS]:
             generator = self._generators[k] = self._generators[k] or seeding.np_random()[0]
-            self._draws[k] = generator.integers(self._latest[k] + 1, size=DRAWS)
+            generator.random(out=self._draws[k])
             self._drawn[k] = 0
-        days: Ints = self._draws[which, self._drawn[which]].astype(np.intp)
+        drawn = self._draws[which, self._drawn[which]]
         self._drawn[which] += 1
+        days: Ints = (drawn * self._starts[which]).astype(np.intp)
         return days
 
     def _reset_mask(self, options: dict[str, Any] | None) -> Flags:
@@ -283,13 +275,16 @@ def _batched(keywords: dict[str, Any]) -> dict[str, Any]:
     return keywords
 
 
-def _infos(told: Told, *more: tuple[Makers, object]) -> Infos:
-    if told.undecided is None or not told.undecided.any():
-        return Infos(told, *more)
-    return Infos(told, (UNDECIDED, told.undecided), *more)
+def _infos(at: Episodes, *more: tuple[Makers, object]) -> Infos:
+    if at.undecided is None or not at.undecided.any():
+        return Infos(at, *more)
+    return Infos(at, (UNDECIDED, at.undecided), *more)
 
 
-def _with(array: NDArray[Any], which: Ints, values: Any) -> NDArray[Any]:
+def _with(array: NDArray[Any], which: Ints, values: NDArray[Any]) -> NDArray[Any]:
+    """The array with these values in the places `which`, ascending, of its last axis; another one than it was."""
+    if which.size == array.shape[-1]:
+        return values
     changed = array.copy()
-    changed[which] = values
+    changed[..., which] = values
     return changed

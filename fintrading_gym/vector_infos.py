@@ -10,42 +10,15 @@ from numpy.typing import NDArray
 
 from fintrading_gym.ledger import Ledger
 from fintrading_gym.metrics import HOLD, fintrading_score
-from fintrading_gym.vector_tables import CHANGES, CODES, NO_DECISION, ROOM, Episodes, Ints, Market, Player
+from fintrading_gym.vector_tables import CHANGE, CHANGES, CODES, NO_DECISION, STATE, Episodes, Flags, Ints
 from fintrading_gym.windows import Floats
-
-Flags = NDArray[np.bool_]
-
-
-@dataclass(eq=False, slots=True)
-class Told:
-    """What was the case in N environments. Nobody writes to these arrays."""
-
-    market: Market
-    player: Player
-    at: Episodes
-    where: Flags | None = None  # (N,) the environments that infos tell of; None: all
-    undecided: Flags | None = None  # (N,) the action was None; None: nowhere
-
-    def spread(self, values: NDArray[Any], blank: Any = 0) -> NDArray[Any]:
-        """`values` (N,) where infos tell of them, and `blank` elsewhere."""
-        return values if self.where is None else np.where(self.where, values, np.array(blank, values.dtype))
-
-    def mask(self) -> Flags:
-        """Where infos tell of something, (N,), a new array."""
-        return np.ones(len(self.at.row), np.bool_) if self.where is None else self.where.copy()
-
-    def valid(self) -> Flags:
-        """Where the agent has decided, (N,), a new array."""
-        return self.mask() if self.undecided is None else self.mask() & ~self.undecided
 
 
 @dataclass(eq=False)
 class Ended:
     """The n episodes that a step of N environments ended."""
 
-    market: Market
-    player: Player
-    at: Episodes  # N of them
+    at: Episodes  # all N of them
     which: Ints  # (n,) environments
     lengths: Ints  # (n,) decisions in an episode
     codes: NDArray[np.uint8]  # (T, n) the last T decisions, T >= lengths, oldest first
@@ -56,14 +29,14 @@ class Ended:
         played = slice(last - length, last)
         codes, position, earned = (column[-length:, n] for column in (self.codes, *self.replay))
         return Ledger(
-            date=tuple(self.market.date[played]),
-            price=tuple(self.market.price[played].tolist()),
+            date=tuple(self.at.market.date[played]),
+            price=tuple(self.at.market.price[played].tolist()),
             action=tuple(np.where(codes == NO_DECISION, HOLD, codes).tolist()),
             valid=tuple((codes != NO_DECISION).tolist()),
             position=tuple(position.tolist()),
             log_return=tuple(earned.tolist()),
-            market=tuple(self.market.log_return[played].tolist()),
-            overnight=tuple(self.market.overnight[played].tolist()),
+            market=tuple(self.at.market.log_return[played].tolist()),
+            overnight=tuple(self.at.market.overnight[played].tolist()),
         )
 
     def score(self, n: int) -> float:
@@ -80,10 +53,10 @@ class Ended:
         state, row = np.zeros(count, np.intp), self.at.row[self.which] - most
         for t in range(most):
             plays = t >= most - self.lengths
-            moves = self.player.moves[len(CODES) * state + self.codes[t]]
-            state = np.where(plays, moves // ROOM, 0)
-            position[t] = self.player.position[state]
-            earned[t, plays] = self.market.earned[(CHANGES * (row + t) + moves % ROOM)[plays]]
+            moves = self.at.player.moves[len(CODES) * state + self.codes[t]]
+            state = np.where(plays, moves >> STATE, 0)
+            position[t] = self.at.player.position[state]
+            earned[t, plays] = self.at.market.earned[(CHANGES * (row + t) + (moves & CHANGE))[plays]]
         return position, earned
 
     def spread(self, what: Callable[[int], Any], values: NDArray[Any]) -> NDArray[Any]:
@@ -107,17 +80,27 @@ class Restarted(NamedTuple):
     infos: "Infos"  # their last
 
 
+def _spread(at: Episodes, values: NDArray[Any], blank: Any = 0) -> NDArray[Any]:
+    """`values` (N,) where infos tell of them, and `blank` elsewhere."""
+    return values if at.where is None else np.where(at.where, values, np.array(blank, values.dtype))
+
+
+def _told(at: Episodes) -> Flags:
+    """Where infos tell of something, (N,), a new array."""
+    return np.ones(len(at.row), np.bool_) if at.where is None else at.where.copy()
+
+
 # What infos hold: a name, and how its value is made from ...
 Makers = Mapping[str, Callable[[Any], Any]]
-ALWAYS: Makers = {  # ... a Told
-    "date": lambda told: told.spread(told.market.date.take(told.at.row), None),
-    "position": lambda told: told.spread(told.player.position.take(told.at.state)),
-    "price": lambda told: told.spread(told.market.price.take(told.at.row)),
-    "log_return": lambda told: told.spread(told.at.earned.copy()),
-    "cumulative_log_return": lambda told: told.spread(told.at.cumulative.copy()),
-    "valid": Told.valid,
+ALWAYS: Makers = {  # ... Episodes
+    "date": lambda at: _spread(at, at.market.date.take(at.row), None),
+    "position": lambda at: _spread(at, at.player.position.take(at.state)),
+    "price": lambda at: _spread(at, at.market.price.take(at.row)),
+    "log_return": lambda at: _spread(at, at.earned.copy()),
+    "cumulative_log_return": lambda at: _spread(at, at.cumulative.copy()),
+    "valid": lambda at: _told(at) if at.undecided is None else _told(at) & ~at.undecided,
 }
-ALWAYS = {**ALWAYS, **{f"_{name}": Told.mask for name in ALWAYS}}
+ALWAYS = {**ALWAYS, **{f"_{name}": _told for name in ALWAYS}}
 UNDECIDED: Makers = {  # ... (N,) where there was no decision
     "reason": lambda undecided: np.where(undecided, *np.array(["none", None], object)),
     "_reason": np.copy,
@@ -147,8 +130,8 @@ class Infos(dict[str, Any]):
 
     __slots__ = ("_parts",)
 
-    def __init__(self, told: Told, *more: tuple[Makers, object]):
-        self._parts = (ALWAYS, told), *more
+    def __init__(self, at: Episodes, *more: tuple[Makers, object]):
+        self._parts = (ALWAYS, at), *more
         self.update(_UNREAD_ALWAYS)
         for makers, _ in more:
             self.update(dict.fromkeys(makers, _UNREAD))

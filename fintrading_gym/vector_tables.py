@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +13,13 @@ from fintrading_gym.metrics import BUY, HOLD, SELL
 from fintrading_gym.windows import Floats
 
 Ints = NDArray[np.intp]
+SmallInts = NDArray[np.int32]  # where less to move is more speed
+Flags = NDArray[np.bool_]
 
 NO_DECISION = 3  # the code of None; 0, 1, 2 are those of the actions
 CODES = (SELL, HOLD, BUY, NO_DECISION)
 CHANGES = 9  # pairs of (position before, position after)
-ROOM = 16  # for a change beside a state in one number
+STATE, CHANGE = 4, 0b1111  # a move in one number: the state from bit 4 on, the change of position below
 CUMULATIVE = 1 - view.OWN  # the column of the return so far, second of the player's own
 
 
@@ -30,9 +31,9 @@ class Player:
     vector view shows of the player. There are S = 366 of them (hold="flat": 364).
     """
 
-    # (S * 4,) what code c does to state s, at 4 s + c: 16 x the state after, + 3 x (the position before + 1)
-    # + the position after + 1. The last two together are the move's change of position.
-    moves: Ints
+    # (S * 4,) what code c does to state s, at 4 s + c: the state after it << 4 | the change of position, which is
+    # 3 x (the position before + 1) + the position after + 1
+    moves: SmallInts
     position: Ints  # (S,) -1, 0, +1
     shown: NDArray[np.float32]  # (S, OWN) the last columns of the vector view, the cumulative return left 0
 
@@ -51,10 +52,10 @@ def player_states(hold: str) -> Player:
             if state not in number:
                 number[state] = len(states)
                 states.append(state)
-            moves.append(ROOM * number[state] + 3 * (position + 1) + after + 1)
+            moves.append(number[state] << STATE | 3 * (position + 1) + after + 1)
     blank = np.zeros(view.OWN, np.float32)
     shown = [view.vector_view(blank, position, 0.0, decided, recent) for position, decided, recent in states]
-    return Player(np.array(moves), np.array([state[0] for state in states]), np.array(shown))
+    return Player(np.array(moves, np.int32), np.array([state[0] for state in states]), np.array(shown))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,23 +89,46 @@ def _market_of(game: FinMemTradingEnv) -> tuple[NDArray[np.generic], ...]:
     )  # fmt: skip
 
 
-class Episodes(NamedTuple):
-    """Where N episodes are. A step makes new arrays, since infos read the old ones later."""
+@dataclass(eq=False, slots=True)
+class Episodes:
+    """Where N episodes are. A step makes new arrays and leaves these alone, since infos read them later."""
 
-    row: Ints  # (N,) of `Market`: the day that is shown
-    state: Ints  # (N,) of `Player`
-    cumulative: Floats  # (N,) log return earned so far
-    earned: Floats  # (N,) log return earned last
+    market: Market
+    player: Player
+    place: SmallInts  # (2, N) the row of `market` that is shown; the state of `player`
+    gain: Floats  # (2, N) log return earned so far; by the last decision
+    where: Flags | None = None  # (N,) the environments that infos tell of; None: all
+    undecided: Flags | None = None  # (N,) the last action was None; None: nowhere
+
+    @property
+    def row(self) -> SmallInts:
+        """The row of `market` that is shown, (N,)."""
+        row: SmallInts = self.place[0]
+        return row
+
+    @property
+    def state(self) -> SmallInts:
+        """The state of `player`, (N,)."""
+        state: SmallInts = self.place[1]
+        return state
+
+    @property
+    def cumulative(self) -> Floats:
+        """Log return earned so far, (N,)."""
+        cumulative: Floats = self.gain[0]
+        return cumulative
+
+    @property
+    def earned(self) -> Floats:
+        """Log return earned by the last decision, (N,)."""
+        earned: Floats = self.gain[1]
+        return earned
 
 
-def advance(
-    market: Market, player: Player, at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]
-) -> tuple[Episodes, NDArray[np.float32]]:
+def advance(at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]) -> tuple[Episodes, NDArray[np.float32]]:
     """A step of N episodes.
 
     Args:
-        market: days and earnings.
-        player: states and moves.
         at: where the episodes are. One that is over moves on to a day that is not its own: begin it anew.
         codes: (N,) what was decided, see `CODES`.
         limit: the highest code that may be.
@@ -119,15 +143,16 @@ def advance(
     if codes.view(np.uintp).max() > limit:  # unsigned, what is below 0 is large
         raise IndexError(f"codes {codes} are not all 0 to {limit}")
     log[:] = codes
-    moves = player.moves.take(len(CODES) * at.state + codes)
-    earned = market.earned.take(CHANGES * at.row + moves % ROOM)
-    at = Episodes(at.row + 1, moves // ROOM, at.cumulative + earned, earned)
-    return at, observe(market, player, at)
+    moves = at.player.moves.take(len(CODES) * at.state + codes)
+    earned = at.market.earned.take(CHANGES * at.row + (moves & CHANGE))
+    place, gain = np.array([at.row + 1, moves >> STATE]), np.array([at.cumulative + earned, earned])
+    at = Episodes(at.market, at.player, place, gain)
+    return at, observe(at)
 
 
-def observe(market: Market, player: Player, at: Episodes) -> NDArray[np.float32]:
+def observe(at: Episodes) -> NDArray[np.float32]:
     """The vector views (N, columns), a new array."""
-    shown = market.shown.take(at.row, axis=0)
-    shown[:, -view.OWN :] = player.shown.take(at.state, axis=0)
+    shown = at.market.shown.take(at.row, axis=0)
+    shown[:, -view.OWN :] = at.player.shown.take(at.state, axis=0)
     shown[:, CUMULATIVE] = (view.RETURN_SCALE * at.cumulative).clip(-view.LIMIT, view.LIMIT)
     return shown

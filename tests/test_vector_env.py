@@ -366,6 +366,17 @@ def test_integers_of_every_kind_are_actions(compiled, kind):
     assert envs.step(np.array([0, 1, 2], kind))[4]["position"].tolist() == [-1, 0, 1]
 
 
+@pytest.mark.parametrize("compiled", COMPILED)
+def test_arrays_of_every_layout_are_actions(compiled):
+    envs = gym.make_vec(ENV_ID, 3, compiled=compiled)
+    envs.reset(seed=0)
+    read_only = np.array([0, 1, 2])
+    read_only.flags.writeable = False
+    unaligned = np.frombuffer(b"." + np.array([0, 1, 2]).tobytes(), np.uint8)[1:].view(np.int64)
+    for actions in (read_only, unaligned, np.repeat([0, 1, 2], 2)[::2], np.array([0, 1, 2], ">i8")):
+        assert envs.step(actions)[4]["position"].tolist() == [-1, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("keywords", "words"),
     [
