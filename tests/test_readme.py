@@ -20,8 +20,8 @@ COMMANDS = [
     for line in block.splitlines()
     if line.startswith("fintrading ")
 ]
-# Not run here: it reaches for the network, and what plays its file.
-NETWORK = ("fintrading data fetch", "IBM.csv")
+# Not run here: what reaches for the network, and what plays the files that it fetched.
+NETWORK = ("fintrading data fetch", "IBM.csv", "models add", "local/", "openai/")
 TRAINED = ("fintrading train", "ppo:")  # run together, as one needs the other's files
 
 

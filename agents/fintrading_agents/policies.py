@@ -13,8 +13,9 @@ from zlib import error as ZlibError  # noqa: N812 - an exception, whatever its n
 import numpy as np
 from numpy.typing import NDArray
 
+from fintrading_agents.folders import cache_folder
 from fintrading_gym import __version__
-from fintrading_gym.errors import MissingExtra, lookup
+from fintrading_gym.errors import lookup
 from fintrading_gym.observations import columns
 from fintrading_gym.replies import ACTIONS
 from fintrading_gym.rollout import Task
@@ -201,12 +202,5 @@ def title(recipe: Recipe) -> str:
 
 
 def cached(recipe: Recipe) -> Path:
-    """Where the policy of a recipe is kept: under FINTRADING_CACHE if that is set, else in the user's cache folder."""
-    folder = os.environ.get("FINTRADING_CACHE")
-    if not folder:
-        try:
-            from platformdirs import user_cache_dir
-        except ImportError as fault:
-            raise MissingExtra("The cache of trained policies", "rl") from fault
-        folder = user_cache_dir("fintrading-gym", appauthor=False)
-    return Path(folder) / "policies" / f"{title(recipe)}-{key(recipe)}.npz"
+    """Where boards keep the policy of a recipe."""
+    return cache_folder() / "policies" / f"{title(recipe)}-{key(recipe)}.npz"
