@@ -285,7 +285,7 @@ def test_whatever_decides_the_weights_changes_the_key():
     assert title(recipe) == "ppo-TSLA-until-2022-10-05-seed0"
 
 
-def test_the_cache_lies_where_the_variable_says_else_in_the_users_cache_folder(tmp_path, monkeypatch):
+def test_the_cache_lies_where_the_variable_says(tmp_path, monkeypatch):
     monkeypatch.setenv("FINTRADING_CACHE", str(tmp_path))
     recipe = policy_of().recipe
     assert cached(recipe) == tmp_path / "policies" / f"{title(recipe)}-{key(recipe)}.npz"

@@ -202,5 +202,5 @@ def title(recipe: Recipe) -> str:
 
 
 def cached(recipe: Recipe) -> Path:
-    """Where the policy of a recipe is kept, for boards to find it again."""
+    """Where boards keep the policy of a recipe."""
     return cache_folder() / "policies" / f"{title(recipe)}-{key(recipe)}.npz"
