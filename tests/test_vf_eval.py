@@ -165,18 +165,25 @@ def test_the_readmes_command_runs(program, programs, tmp_path):
     assert runtime["type"] == "subprocess"
 
 
-@pytest.mark.parametrize(
-    ("knob", "told"),
-    [
-        ("cells tsla_man", "No cell 'tsla_man'"),
-        ("timesteps 127", "timesteps=127: tsla_main has only 126 decisions"),
-    ],
-)
-def test_a_bad_knob_is_told(knob, told, programs, tmp_path):
-    done = evaluated(programs, f"fintrading-eval -m stub --env.taskset.{knob}", "http://127.0.0.1:9/v1", tmp_path)
+BAD = {
+    "cells tsla_man": "No cell 'tsla_man'; there are ['tsla_main'",
+    "personas bold": "No persona 'bold'",
+    "hold kep": "No hold rule 'kep'; there are ['keep', 'flat']. Did you mean 'keep'?",
+    "context window": "context='window' is none of last",
+    "identity hidden": "Input should be 'real'",
+    "max_nudges -1": "Input should be greater than or equal to 0",
+}
+TOO_LONG = {"timesteps 127": "timesteps=127: tsla_main has only 126 decisions"}
+
+
+@pytest.mark.parametrize("knobs", [BAD, TOO_LONG])
+def test_a_bad_knob_is_told_in_a_line(knobs, programs, tmp_path):
+    flags = " ".join(f"--env.taskset.{knob}" for knob in knobs)
+    done = evaluated(programs, f"fintrading-eval -m stub {flags}", "http://127.0.0.1:9/v1", tmp_path)
     assert done.returncode != 0
-    assert told in re.sub(r"[│\s]+", " ", done.stdout + done.stderr)
-    assert "Traceback" not in done.stderr
+    said = re.sub(r"[│\s]+", " ", done.stdout + done.stderr)
+    assert [told for told in knobs.values() if told not in said] == []
+    assert "Traceback" not in said
 
 
 @pytest.mark.skipif(find_spec("xllamacpp") is None, reason="the small model's runtime is not installed (extra: local)")
