@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,12 +22,12 @@ from typer.core import TyperGroup
 from fintrading_gym import __version__, tables, windows
 from fintrading_gym import leaderboard as board
 from fintrading_gym.env import FILLS, HOLD_RULES
-from fintrading_gym.errors import DataError, MissingExtra, RunStopped, lookup
+from fintrading_gym.errors import DataError, MissingExtra, RunStopped, UnknownName, lookup
 from fintrading_gym.flags import given, with_model_flags, with_options
 from fintrading_gym.ledger import evaluate
 from fintrading_gym.observations import DETAILS, PERSONAS
 from fintrading_gym.progress import watched
-from fintrading_gym.rollout import Player, Task, find_player, registered
+from fintrading_gym.rollout import Player, Task, find_player, load, registered
 
 COMMANDS = "fintrading_gym.commands"  # the entry-point group by which other packages' commands are found
 
@@ -48,10 +49,13 @@ class Commands(TyperGroup):
             return super().get_command(ctx, cmd_name)
         loaded = point.load()
         if isinstance(loaded, typer.Typer):
-            return typer.main.get_group(loaded)
-        alone = typer.Typer(add_completion=False)
-        alone.command(cmd_name)(loaded)
-        return typer.main.get_command(alone)
+            command: Any = typer.main.get_group(loaded)
+        else:
+            alone = typer.Typer(add_completion=False)
+            alone.command()(loaded)
+            command = typer.main.get_command(alone)
+        command.name = cmd_name
+        return command
 
 
 def _brought() -> dict[str, EntryPoint]:
@@ -69,12 +73,18 @@ Fill = Annotated[str, typer.Option(help=f"When a decision fills: {', '.join(FILL
 CostBps = Annotated[float, typer.Option(help="Cost of changing the position by one, in basis points.")]
 Detail = Annotated[str | None, typer.Option(help=f"Text view: {', '.join(DETAILS)}; else as the player wishes.")]
 
-RULES = "buy_and_hold,short_and_hold,flat,random,momentum,mean_reversion,sma_cross,oracle"
+# Who plays on a board when nobody says: the learners too, where they can be trained.
+LEARNERS = ("ppo", "a2c", "dqn") if find_spec("stable_baselines3") else ()
+BOARD_AGENTS = (
+    *("buy_and_hold", "short_and_hold", "flat", "random", "momentum", "mean_reversion", "sma_cross", "linear"),
+    *LEARNERS,
+    "oracle",
+)
 
 
 def main() -> None:
     """Run the command line: exit 2 on bad usage, 1 on a failed run, 130 on an interrupt."""
-    sys.path.insert(0, os.getcwd())  # so that `module:callable` finds an agent in the folder one stands in
+    sys.path.append(os.getcwd())  # so that `module:callable` finds an agent in the folder one stands in
     try:
         app()
     except (ValueError, MissingExtra, OSError) as fault:
@@ -124,8 +134,8 @@ def agents() -> None:
     table = Table("agent", "what it does", "from", title="Agents (any module:callable plays too)")
     for name, point in registered().items():
         try:
-            told = (point.load().__doc__ or "").strip().split("\n")[0]
-        except MissingExtra as fault:
+            told = (load(point).__doc__ or "").strip().split("\n")[0]
+        except (MissingExtra, UnknownName) as fault:
             told = str(fault)
         table.add_row(name, told, point.value)
     Console().print(table)
@@ -176,7 +186,7 @@ def play(
 @app.command()
 @with_model_flags
 def leaderboard(
-    agents: Annotated[str, typer.Option(help="Agents, by commas.")] = RULES,
+    agents: Annotated[str, typer.Option(help="Agents, by commas.")] = ",".join(BOARD_AGENTS),
     also: Annotated[str | None, typer.Option(help="Agents beside those, by commas.")] = None,
     cells: Annotated[str, typer.Option(help="Cells, by commas.")] = ",".join(windows.EVALUATION),
     personas: Annotated[str, typer.Option(help="Personas, by commas, or 'all'.")] = "adaptive",
@@ -196,8 +206,6 @@ def leaderboard(
     [dim]fintrading leaderboard --agents buy_and_hold,my_agents:contrarian --cells tsla_main --csv rows.csv[/],
     [dim]fintrading leaderboard --agents buy_and_hold,llm:openai/gpt-4o-mini --seeds 1 --usd-limit 2[/]
     """
-    for path in filter(None, (csv_file, json_file)):
-        Path(path).open("a").close()  # a file that cannot be written is told before the first episode
     options = given(model_flags)
     names = _names(f"{agents},{also or ''}")
     players = with_options([find_player(name) for name in names], options)
@@ -209,6 +217,8 @@ def leaderboard(
         for seed in range(seeds)
     ]
     played[0].make(observation="vector").close()  # a wrong setting fails before the first episode
+    for path in filter(None, (csv_file, json_file)):
+        Path(path).open("a").close()  # the same for a file that cannot be written
     episodes = board.plan(players, played)
     rows, ended = _run(episodes, options.get("in_flight", board.AT_ONCE))
     if isinstance(ended, RunStopped) and not rows:
@@ -230,7 +240,10 @@ def leaderboard(
 def data_check(
     files: Annotated[list[Path] | None, typer.Argument(help="CSV tables; none: the bundled ones.")] = None,
 ) -> None:
-    """Validate price tables: the given files, or the bundled ones against their manifest."""
+    """Validate price tables: the given files, or the bundled ones against their manifest.
+
+    Examples: [dim]fintrading data check[/], [dim]fintrading data check mine.csv[/]
+    """
     manifest = json.loads((windows.DATA / "manifest.json").read_text()) if not files else {}
     bad = 0
     for path in files or [windows.DATA / name for name in manifest]:
@@ -251,12 +264,15 @@ def data_check(
 
 @data_app.command("fetch")
 def data_fetch(
-    ticker: str,
+    ticker: Annotated[str, typer.Argument(help="As Yahoo Finance names it, such as IBM.")],
     first: Annotated[str, typer.Argument(help="First day, YYYY-MM-DD.")],
     last: Annotated[str, typer.Argument(help="Last day, YYYY-MM-DD, included.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; default TICKER.csv.")] = None,
 ) -> None:
-    """Write a price table from Yahoo Finance, for `--cell FILE.csv:FIRST:LAST`."""
+    """Write a price table from Yahoo Finance, for `--cell FILE.csv:FIRST:LAST`.
+
+    Example: [dim]fintrading data fetch IBM 2024-01-02 2024-06-28 --out ibm.csv[/]
+    """
     from fintrading_gym.fetch import fetch
 
     path = out or Path(f"{ticker}.csv")
@@ -268,7 +284,7 @@ def data_fetch(
 
 
 def _names(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:
         raise ValueError(f"{text!r} names nothing; give names by commas")
     return names

@@ -57,3 +57,8 @@ def did_you_mean(name: object, names: Iterable[str]) -> str:
 def brief(value: object) -> str:
     """`value` as a message shows it: on one line, and short."""
     return " ".join(reprlib.repr(value).split())
+
+
+def one_line(fault: BaseException) -> str:
+    """An exception's kind and message on one line."""
+    return f"{type(fault).__name__}: {' '.join(str(fault).split())}"

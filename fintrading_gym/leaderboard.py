@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -27,11 +27,13 @@ def plan(players: Iterable[Player], tasks: Iterable[Task]) -> list[tuple[Player,
     """Every episode to play: tasks that differ only in what a player ignores are played once."""
     episodes = []
     for player in players:
+        ignored: dict[str, Any] = {} if player.traits.uses_persona else {"persona": ""}
+        ignored |= {} if player.traits.uses_seed else {"seed": 0}
         seen = set()
         for task in tasks:
-            key = (task.cell, player.traits.uses_persona and task.persona, player.traits.uses_seed and task.seed)
-            if key not in seen:
-                seen.add(key)
+            same = replace(task, **ignored)
+            if same not in seen:
+                seen.add(same)
                 episodes.append((player, task))
     return episodes
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import EntryPoint, entry_points
+from operator import index
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,9 +15,10 @@ import numpy as np
 
 from fintrading_gym import ENV_ID
 from fintrading_gym.env import market_returns
-from fintrading_gym.errors import RunStopped, UnknownName, brief, lookup
+from fintrading_gym.errors import MissingExtra, RunStopped, UnknownName, brief, lookup, one_line
 from fintrading_gym.ledger import Ledger
-from fintrading_gym.replies import ACTIONS, Decision
+from fintrading_gym.metrics import fintrading_score
+from fintrading_gym.replies import ACTIONS, Decision, parse
 from fintrading_gym.windows import Floats, Window, find_window
 
 GROUP = "fintrading_gym.agents"  # the entry-point group that players are found by
@@ -24,6 +26,8 @@ GROUP = "fintrading_gym.agents"  # the entry-point group that players are found 
 # From the observation to a decision: a Decision, an action's index, or None for no decision.
 Agent = Callable[[Any], Decision | int | None]
 OnDay = Callable[[Agent, Decision | None], None]
+# An agent is strangers' code: whatever it raises, a call of exit() too, ends its own episode and is told.
+FAULTS = (Exception, SystemExit)
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,10 @@ class Task:
     fill: str = "close"
     lookback: int = 7
     detail: str | None = None  # None: as the agent wishes in its attribute `detail`, if it has one, else "full"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.seed, int | np.integer) or self.seed < 0:
+            raise ValueError(f"seed={brief(self.seed)} is not a whole number >= 0")
 
     @property
     def window(self) -> Window:
@@ -96,22 +104,23 @@ def rollout(
         RunStopped: by the agent or `on_day`: not the episode's failure, but the end of the run it belongs to.
     """
     game: Any = env.unwrapped
-    observation, info = env.reset(seed=seed)
+    observation, _ = env.reset(seed=seed)
     decisions: list[Decision | None] = []
     over = False
     while not over:
         try:
             answer = agent(observation)
-            observation, _, _, over, info = env.step(_as_action(answer))
+            observation, _, _, over, _ = env.step(_as_action(answer))
         except RunStopped:
             raise
-        except Exception as fault:  # strangers' code: whatever it raises ends its own episode, and is told
-            failure = f"day {len(decisions) + 1}: {type(fault).__name__}: {fault}"
+        except FAULTS as fault:
+            failure = f"day {len(decisions) + 1}: {one_line(fault)}"
             return Episode(game.ledger(), tuple(decisions), None, failure, **_kept(agent))
         decisions.append(_as_decision(answer))
         if on_day:
             on_day(agent, decisions[-1])
-    return Episode(info["ledger"], tuple(decisions), info["score"], **_kept(agent))
+    ledger = game.ledger()  # not of the last info: a TimeLimit ends an episode before there is one
+    return Episode(ledger, tuple(decisions), fintrading_score(ledger.log_return, ledger.valid), **_kept(agent))
 
 
 def _kept(agent: Agent) -> dict[str, Any]:
@@ -125,9 +134,10 @@ def _as_action(answer: Any) -> Any:
 
 
 def _as_decision(answer: Any) -> Decision | None:
-    if isinstance(answer, int | np.integer):
-        return Decision(ACTIONS[int(answer)])
-    return answer if isinstance(answer, Decision) else None
+    """What the environment took without complaint: an index, a reply, a decision, or None."""
+    if answer is None or isinstance(answer, Decision):
+        return answer
+    return Decision(ACTIONS[index(answer)]) if hasattr(answer, "__index__") else parse(answer)
 
 
 # ----------------------------------------------------------------------------------------- the players
@@ -182,8 +192,8 @@ class Player:
                 agent = player.factory(*arguments, **player.options)
             except RunStopped:
                 raise
-            except Exception as fault:  # a stranger's factory, as in `rollout`
-                return Episode(Ledger(), (), None, f"before day 1: {type(fault).__name__}: {fault}")
+            except FAULTS as fault:
+                return Episode(Ledger(), (), None, f"before day 1: {one_line(fault)}")
             if not callable(agent):
                 told = f"the factory gave {brief(agent)} and not an agent, a callable from observation to decision"
                 return Episode(Ledger(), (), None, f"before day 1: {told}")
@@ -209,7 +219,7 @@ def find_player(spec: str | Callable[..., Agent]) -> Player:
     name, _, rest = spec.partition(":")
     known = registered()
     if name in known:
-        return Player(spec, known[name].load(), rest or None)
+        return Player(spec, load(known[name]), rest or None)
     if not rest and not known:
         raise UnknownName(f"No agent {spec!r}; agents come with an installed package: pip install -e .")
     if not rest:
@@ -218,9 +228,27 @@ def find_player(spec: str | Callable[..., Agent]) -> Player:
         raise UnknownName(f"No agent {spec!r}; a module is named without its ending: {Path(name).stem}:{rest}")
     try:
         module = importlib.import_module(name)
-    except (ImportError, SyntaxError, TypeError) as fault:  # TypeError: a relative name
-        raise UnknownName(f"No agent {spec!r}: {fault}; registered are {list(known)}, else module:callable") from fault
+    except FAULTS as fault:  # a module runs as it is imported
+        raise UnknownName(
+            f"No agent {spec!r}: {one_line(fault)}; registered are {list(known)}, else module:callable"
+        ) from fault
     return Player(spec, lookup(f"callable in {name}", rest, _callables(module)))
+
+
+def load(point: EntryPoint) -> Callable[..., Agent]:
+    """The factory behind an entry point.
+
+    Raises:
+        MissingExtra: it needs what is not installed.
+        UnknownName: it cannot be imported.
+    """
+    try:
+        factory: Callable[..., Agent] = point.load()
+    except MissingExtra:
+        raise
+    except FAULTS as fault:
+        raise UnknownName(f"Agent {point.name!r} ({point.value}) cannot be loaded: {one_line(fault)}") from fault
+    return factory
 
 
 def _callables(module: ModuleType) -> dict[str, Callable[..., Agent]]:

@@ -10,7 +10,8 @@ import sys
 import time
 
 import pytest
-from fintrading_agents.models.cache import Cache, folder, key
+
+from fintrading_agents.models.cache import Cache, key
 from fintrading_agents.models.reply import Reply, Usage
 
 OK = Reply('{"action": "buy"}', "ok", usage=Usage(3, 2, 1), latency=0.25, attempts=2, cost=0.1, sent={"seed": 1})
@@ -78,14 +79,6 @@ def test_the_file_is_its_owners_alone(tmp_path):
         cache.close()
     finally:
         os.umask(before)
-
-
-def test_where_it_lies(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv("FINTRADING_CACHE", raising=False)
-    assert folder() == tmp_path / "fintrading-gym"
-    monkeypatch.setenv("FINTRADING_CACHE", str(tmp_path / "mine"))
-    assert folder() == tmp_path / "mine"
 
 
 def test_a_key_does_not_depend_on_the_order_in_which_a_request_is_written():

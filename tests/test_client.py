@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from stub_endpoint import FAULTS, Answer, Stub, error, says
+
 from fintrading_agents.models import Form, ModelFailure, Settings, open_model, wait
 from fintrading_agents.models import client as client_module
 from fintrading_agents.models import session as session_module
-from stub_endpoint import FAULTS, Answer, Stub, error, says
-
 from fintrading_gym.errors import RunStopped, UnknownName
 from fintrading_gym.replies import parse
 

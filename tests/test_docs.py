@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+
 from fintrading_agents.models.cache import MODES
 from fintrading_agents.models.names import PROVIDERS
 from fintrading_agents.models.reply import KINDS, STRUCTURED
 from fintrading_agents.models.scripted import SCRIPTS
 from fintrading_agents.models.session import Settings
-
 from fintrading_gym.flags import MODEL_FLAGS
 from fintrading_gym.rollout import find_player
 

@@ -6,6 +6,7 @@ import pytest
 
 from fintrading_gym.errors import RunStopped
 from fintrading_gym.leaderboard import plan, rank, run
+from fintrading_gym.metrics import earned, hindsight, luck
 from fintrading_gym.observations import PERSONAS
 from fintrading_gym.rollout import Player, Task, Traits, find_player
 from fintrading_gym.windows import CELLS, EVALUATION
@@ -24,6 +25,26 @@ def test_what_a_player_ignores_is_not_played_again():
     episodes = plan([find_player("flat"), find_player("random"), Player("model", lambda task: None)], TASKS)
     count = {name: sum(player.name == name for player, _ in episodes) for name in ("flat", "random", "model")}
     assert count == {"flat": 2, "random": 4, "model": 12}
+
+
+def test_tasks_that_differ_in_the_game_are_all_played():
+    tasks = [Task(hold="keep"), Task(hold="flat"), Task(timesteps=10), Task(cost_bps=1.0), Task(hold="keep")]
+    assert len(plan([find_player("random")], tasks)) == 4
+    assert len(plan([find_player("flat")], [Task(seed=1), Task(seed=2)])) == 1
+
+
+def test_a_row_is_settled_by_its_tasks_own_rules():
+    task = Task("tsla_main", hold="flat", cost_bps=25.0, fill="next_open")
+    ((_, row),) = run([(find_player("momentum"), task)])
+    market, overnight = task.market()
+    always = earned(market, [2] * len(market), overnight=overnight, hold="flat", cost_bps=25.0)[1]
+    assert row["buy_and_hold"] == pytest.approx(always.sum())
+    assert row["oracle"] == pytest.approx(hindsight(market, overnight=overnight, hold="flat", cost_bps=25.0)[1])
+    ledger = find_player("momentum").play(task).ledger
+    shares = [ledger.action.count(action) / len(ledger.action) for action in range(3)]
+    rules = {"overnight": overnight, "hold": "flat", "cost_bps": 25.0}
+    assert row["luck"] == luck(ledger.log_return, market, shares, **rules)
+    assert row["luck"] != luck(ledger.log_return, market, shares)
 
 
 def test_a_row_tells_the_task_the_numbers_and_where_they_come_from():

@@ -31,12 +31,6 @@ SET outcome = :outcome, reply = :reply WHERE :replace OR replies.outcome <> 'ok'
 """
 
 
-def folder() -> Path:
-    """Where the user's cached files lie: `FINTRADING_CACHE`, else `fintrading-gym` in XDG's cache folder."""
-    own = os.environ.get("FINTRADING_CACHE")
-    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fintrading-gym"
-
-
 def key(endpoint: str, body: Mapping[str, Any], sample: int) -> str:
     """The name of a call: sha256 of all that can change its answer, and nothing else.
 

@@ -11,7 +11,8 @@ from functools import cache as once
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fintrading_agents.models.cache import MODES, Cache, folder
+from fintrading_agents.folders import cache_folder
+from fintrading_agents.models.cache import MODES, Cache
 from fintrading_agents.models.reply import STRUCTURED, ModelFailure, Reply
 from fintrading_gym.errors import RunStopped, lookup
 
@@ -104,7 +105,7 @@ class Session:
 
     def __init__(self, settings: Settings):
         self.settings = settings
-        path = Path(settings.cache_file) if settings.cache_file else folder() / "replies.sqlite"
+        path = Path(settings.cache_file) if settings.cache_file else cache_folder() / "replies.sqlite"
         self.cache = None if settings.cache == "off" else Cache(path, create=settings.cache != "replay")
         self.flights: dict[str, asyncio.Task[Reply]] = {}  # by cache key
         self.users = 0
@@ -139,18 +140,21 @@ class Session:
 
 
 _open: dict[Settings, Session] = {}
+_opening = threading.Lock()
 
 
 @contextmanager
 def session(settings: Settings) -> Iterator[Session]:
     """The session of these settings, one for all who have it open at the same time."""
-    shared = _open.get(settings) or _open.setdefault(settings, Session(settings))
-    shared.users += 1
+    with _opening:
+        shared = _open.get(settings) or _open.setdefault(settings, Session(settings))
+        shared.users += 1
     try:
         yield shared
     finally:
-        shared.users -= 1
-        if not shared.users:
-            del _open[settings]
-            if shared.cache:
-                shared.cache.close()
+        with _opening:
+            shared.users -= 1
+            if not shared.users:
+                del _open[settings]
+                if shared.cache:
+                    shared.cache.close()
