@@ -6,9 +6,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
 from fintrading_eval import command
 from fintrading_eval.traces import rows
-
 from fintrading_gym import cli
 from fintrading_gym import leaderboard as board
 from fintrading_gym.rollout import Task, find_player

@@ -15,10 +15,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from fintrading_agents.models.cache import folder
-from fintrading_eval.traces import LEDGER, SEAT, rows
 from stub_endpoint import FAULTS, Stub, says
 
+from fintrading_agents.folders import cache_folder
+from fintrading_agents.models import local
+from fintrading_eval.traces import LEDGER, SEAT, rows
 from fintrading_gym.ledger import evaluate
 from fintrading_gym.observations import PERSONAS
 from fintrading_gym.rollout import Player, Task, find_player
@@ -36,7 +37,7 @@ COUNTERS = ("empty_replies", "format_nudges", "self_heals")
 @pytest.fixture(scope="module", params=VERSIONS)
 def programs(request):
     """The folder of an environment's programs: made once, kept in the user's cache, with this checkout in it."""
-    home = folder() / f"verifiers-{request.param}-py{sys.version_info.major}.{sys.version_info.minor}"
+    home = cache_folder() / f"verifiers-{request.param}-py{sys.version_info.major}.{sys.version_info.minor}"
     home.mkdir(parents=True, exist_ok=True)
     needs = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     wanted = "\n".join([f"verifiers=={request.param}", "hatchling", *needs])
@@ -187,10 +188,9 @@ def test_a_bad_knob_is_told_in_a_line(knobs, programs, tmp_path):
 
 
 @pytest.mark.skipif(find_spec("xllamacpp") is None, reason="the small model's runtime is not installed (extra: local)")
+@pytest.mark.skipif(not local.present("smollm2"), reason="its weights are not here: fintrading models add smollm2")
+@pytest.mark.parametrize("programs", VERSIONS[-1:], indirect=True)
 def test_the_small_local_model_plays(programs, tmp_path):
-    if programs.parent.name.split("-")[1] != VERSIONS[-1]:
-        pytest.skip("once is enough")
-    local = pytest.importorskip("fintrading_agents.models.local")
     knobs = "--env.taskset.cells tsla_main --env.taskset.personas adaptive --env.taskset.timesteps 2"
     command = f"fintrading-eval -m local/smollm2 {knobs} --sampling.max-tokens 32 --no-rich --run-name small"
     done = evaluated(programs, command, local.serve("smollm2"), tmp_path)

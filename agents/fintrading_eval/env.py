@@ -4,11 +4,11 @@ import asyncio
 from typing import Any
 
 import verifiers.v1 as vf
+from verifiers.v1.dialects.chat import message_to_wire
+
 from fintrading_agents.llm import Seat, llm, system_prompt
 from fintrading_agents.models import Form, Messages, Reply
 from fintrading_agents.models.faults import read
-from verifiers.v1.dialects.chat import message_to_wire
-
 from fintrading_eval.tasks import FintradingData, FintradingTask, FintradingTaskset
 from fintrading_eval.traces import LEDGER, SEAT, failed, task_of, told
 from fintrading_gym.ledger import evaluate

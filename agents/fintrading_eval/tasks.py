@@ -3,9 +3,9 @@
 from typing import Any, Literal
 
 import verifiers.v1 as vf
-from fintrading_agents.llm import remembered_days, system_prompt
 from pydantic import Field, field_validator, model_validator
 
+from fintrading_agents.llm import days_shown, system_prompt
 from fintrading_eval.traces import LEDGER, components, task_of
 from fintrading_gym.env import HOLD_RULES
 from fintrading_gym.errors import lookup
@@ -52,7 +52,7 @@ class FintradingConfig(vf.TasksetConfig):
     @field_validator("context")
     @classmethod
     def _known_context(cls, context: str) -> str:
-        remembered_days(context)
+        days_shown(context)
         return context
 
     @model_validator(mode="after")

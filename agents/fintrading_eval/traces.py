@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from fintrading_agents.llm import llm
 
+from fintrading_agents.llm import llm
 from fintrading_gym import ENV_ID, __version__, cli, tables
 from fintrading_gym import leaderboard as board
 from fintrading_gym.ledger import Ledger, evaluate
