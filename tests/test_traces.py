@@ -120,6 +120,7 @@ def test_what_broke_an_episode_off_comes_first(tmp_path):
         ("-m a/b --run-name=smoke", "fintrading-eval -m a/b --run.name=smoke --no-push"),
         ("fintrading_eval -m a/b --no-push", "fintrading_eval -m a/b --no-push"),
         ("-m a/b --env.taskset.id fintrading-eval --push", "-m a/b --env.taskset.id fintrading-eval --push"),
+        ("--env.taskset.identity real --push", "fintrading-eval --env.taskset.identity real --push"),
         ("@ run.toml", "@ run.toml --no-push"),
     ],
 )

@@ -182,7 +182,11 @@ def system_prompt(task: Task) -> str:
 
 
 def days_shown(context: str) -> int | None:
-    """How many earlier days a context shows; None: all."""
+    """How many earlier days a context shows; None: all.
+
+    Raises:
+        ValueError: it is no context.
+    """
     kind, _, count = context.partition(":")
     if context in ("last", "full"):
         return 0 if context == "last" else None

@@ -29,7 +29,7 @@ def arguments(given: list[str]) -> list[str]:
             kept.append(now + equals + value)
     if not kept:
         return ["--help"]
-    if kept[0].startswith("-") and not any(argument.startswith("--env.taskset.id") for argument in kept):
+    if kept[0].startswith("-") and "--env.taskset.id" not in {argument.partition("=")[0] for argument in kept}:
         kept.insert(0, "fintrading-eval")
     if not {"--push", "--no-push"} & set(kept):
         kept.append("--no-push")
