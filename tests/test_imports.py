@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 # From the top to the ground: a package may import itself and what stands right of it.
 ORDER = ("benchmarks", "fintrading_eval", "fintrading_agents", "fintrading_gym")
-HEAVY = ("pandas", "matplotlib", "torch", "stable_baselines3", "openai", "typer", "rich", "yfinance")
+HEAVY = ("pandas", "matplotlib", "torch", "stable_baselines3", "openai", "typer", "rich", "yfinance", "numba")
 # Inside the game: what each of the low modules may import of the package.
 GROUND = {
     "errors": set(),
