@@ -120,19 +120,24 @@ def rows(samples: dict[str, list[float]], anytrading: str) -> list[Row]:
     return table
 
 
+# A process of its own. On Linux it inherits ru_maxrss from the one that starts it, so its peak is read from /proc.
 MEMORY = """
-import resource, sys
+import os, re, resource, sys
 import gymnasium as gym, numpy as np
 import fintrading_gym.vector_env
+
+def peak():
+    if os.path.exists("/proc/self/status"):
+        return int(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)  # macOS counts bytes
+
 compiled = sys.argv[1] == "True"
 if compiled:
     import fintrading_gym.kernel
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1 << 20)
 before = peak()
 envs = gym.make_vec("FinMemTrading-v0", 8192, compiled=compiled, start="random")
 envs.reset(seed=0)
-actions = np.random.default_rng(0).integers(3, size=(110, 8192))
-for row in actions:
+for row in np.random.default_rng(0).integers(3, size=(110, 8192)):
     envs.step(row)
 print(peak() - before)
 """

@@ -16,9 +16,20 @@ from fintrading_gym.env import ACTION, OBSERVATION, FinMemTradingEnv, positive
 from fintrading_gym.errors import lookup
 from fintrading_gym.metrics import BUY, HOLD
 from fintrading_gym.vector_infos import AT_THE_END, RESTARTED, UNDECIDED, Ended, Infos, Makers, Restarted
-from fintrading_gym.vector_tables import NO_DECISION, Episodes, Flags, Ints, advance, market, observe, player_states
+from fintrading_gym.vector_tables import (
+    BEGUN,
+    NO_DECISION,
+    Episodes,
+    Flags,
+    Ints,
+    advance,
+    market,
+    observe,
+    player_states,
+)
 from fintrading_gym.windows import Floats, Window
 
+INT = np.dtype(np.intp)
 MODES = {mode.value: mode for mode in AutoresetMode}
 DRAWS = 64  # random numbers drawn at once for an environment: a call costs as much as all of them
 # (keyword, its values for single environments, the one for batches)
@@ -95,7 +106,7 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         self._drawn = np.full(num_envs, DRAWS)  # how many of the draws are used up
 
         nowhere = np.zeros((2, num_envs), np.int32)
-        self._at = Episodes(market(games), player_states(games[0].hold), nowhere, np.zeros((2, num_envs)))
+        self._at = Episodes(market(games), player_states(games[0].hold), nowhere, np.zeros(num_envs))
         self._end = nowhere[0]  # row of the market that ends the episode
         self._left = 0  # steps until the next episodes end
         self._over = np.arange(num_envs)  # environments whose episode is over, or has not begun
@@ -141,7 +152,7 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         log = self._log[self._steps % len(self._log)]
         limit = BUY if undecided is None else NO_DECISION
         try:
-            self._at, observations = self._advance(self._at, codes, limit, log)
+            self._at, observations, rewards = self._advance(self._at, codes, limit, log)
         except IndexError:  # one of the codes is none: only who reads them one by one can tell which
             self._read_each(actions, resetting)
             raise
@@ -150,9 +161,9 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         truncated = np.zeros(self.num_envs, np.bool_) if self._left else self._at.row == self._end
         self._over = NOBODY if self._left else truncated.nonzero()[0]
         if resetting.size:
+            rewards[resetting] = 0.0
             self._begin(resetting, observations)
         self._at.undecided = undecided
-        rewards = self._at.earned.copy()
         if not self._over.size:
             infos = _infos(self._at)
         elif self.autoreset_mode is AutoresetMode.SAME_STEP:
@@ -181,10 +192,9 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
     def _begin(self, which: Ints, observations: NDArray[np.float32]) -> None:
         """New episodes there, whose first observations replace what is in `observations`."""
         first = self._opening[which] + self._draw(which)
-        at, place = self._at, np.array([first, np.zeros_like(first)], np.int32)
-        self._at = Episodes(
-            at.market, at.player, _with(at.place, which, place), _with(at.gain, which, np.zeros((2, which.size)))
-        )
+        at, place = self._at, np.array([first, np.full_like(first, BEGUN)], np.int32)
+        cumulative = _with(at.cumulative, which, np.zeros(which.size))
+        self._at = Episodes(at.market, at.player, _with(at.place, which, place), cumulative)
         self._end = _with(self._end, which, first + self._lengths[which])
         self._look_ahead()
         if which.size == self.num_envs:
@@ -206,7 +216,7 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
             codes = self._read_each(given, ignored)
             return codes, codes == NO_DECISION
         # what the kernel can read: contiguous, aligned, and not read-only, which numba counts as another type
-        codes = given if given.dtype == np.intp and given.flags.carray else given.astype(np.intp, "C")
+        codes = given if given.dtype == INT and given.flags.carray else given.astype(np.intp, "C")
         return (_with(codes, ignored, np.full(ignored.size, HOLD)) if ignored.size else codes), None
 
     def _read_each(self, actions: Any, ignored: Ints) -> Ints:

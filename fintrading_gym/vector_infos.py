@@ -96,7 +96,7 @@ ALWAYS: Makers = {  # ... Episodes
     "date": lambda at: _spread(at, at.market.date.take(at.row), None),
     "position": lambda at: _spread(at, at.player.position.take(at.state)),
     "price": lambda at: _spread(at, at.market.price.take(at.row)),
-    "log_return": lambda at: _spread(at, at.earned.copy()),
+    "log_return": lambda at: _spread(at, at.earned()),
     "cumulative_log_return": lambda at: _spread(at, at.cumulative.copy()),
     "valid": lambda at: _told(at) if at.undecided is None else _told(at) & ~at.undecided,
 }

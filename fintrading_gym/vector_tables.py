@@ -19,7 +19,9 @@ Flags = NDArray[np.bool_]
 NO_DECISION = 3  # the code of None; 0, 1, 2 are those of the actions
 CODES = (SELL, HOLD, BUY, NO_DECISION)
 CHANGES = 9  # pairs of (position before, position after)
-STATE, CHANGE = 4, 0b1111  # a move in one number: the state from bit 4 on, the change of position below
+# A move is one number: the state it leads to from bit 4 on, the change of position in the bits below.
+STATE, CHANGE = 4, 0b1111
+BEGUN = 0 << STATE | CHANGE  # the move that there was none yet
 CUMULATIVE = 1 - view.OWN  # the column of the return so far, second of the player's own
 
 
@@ -95,8 +97,8 @@ class Episodes:
 
     market: Market
     player: Player
-    place: SmallInts  # (2, N) the row of `market` that is shown; the state of `player`
-    gain: Floats  # (2, N) log return earned so far; by the last decision
+    place: SmallInts  # (2, N) the row of `market` that is shown; the last move
+    cumulative: Floats  # (N,) log return earned so far
     where: Flags | None = None  # (N,) the environments that infos tell of; None: all
     undecided: Flags | None = None  # (N,) the last action was None; None: nowhere
 
@@ -109,23 +111,21 @@ class Episodes:
     @property
     def state(self) -> SmallInts:
         """The state of `player`, (N,)."""
-        state: SmallInts = self.place[1]
+        state: SmallInts = self.place[1] >> STATE
         return state
 
-    @property
-    def cumulative(self) -> Floats:
-        """Log return earned so far, (N,)."""
-        cumulative: Floats = self.gain[0]
-        return cumulative
-
-    @property
     def earned(self) -> Floats:
-        """Log return earned by the last decision, (N,)."""
-        earned: Floats = self.gain[1]
-        return earned
+        """Log return earned by the last decision, (N,); 0 where there is none yet."""
+        change = self.place[1] & CHANGE
+        gain: Floats = np.where(
+            change == BEGUN, 0.0, self.market.earned.take(CHANGES * (self.row - 1) + change % CHANGES)
+        )
+        return gain
 
 
-def advance(at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]) -> tuple[Episodes, NDArray[np.float32]]:
+def advance(
+    at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]
+) -> tuple[Episodes, NDArray[np.float32], Floats]:
     """A step of N episodes.
 
     Args:
@@ -135,7 +135,7 @@ def advance(at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]) -> tu
         log: (N,) where the codes are written to.
 
     Returns:
-        Where they are then, and what they show, (N, columns).
+        Where they are then, what they show (N, columns), and what they have earned (N,).
 
     Raises:
         IndexError: a code is below 0 or above the limit.
@@ -145,9 +145,8 @@ def advance(at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]) -> tu
     log[:] = codes
     moves = at.player.moves.take(len(CODES) * at.state + codes)
     earned = at.market.earned.take(CHANGES * at.row + (moves & CHANGE))
-    place, gain = np.array([at.row + 1, moves >> STATE]), np.array([at.cumulative + earned, earned])
-    at = Episodes(at.market, at.player, place, gain)
-    return at, observe(at)
+    at = Episodes(at.market, at.player, np.array([at.row + 1, moves]), at.cumulative + earned)
+    return at, observe(at), earned
 
 
 def observe(at: Episodes) -> NDArray[np.float32]:

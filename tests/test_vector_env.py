@@ -2,6 +2,8 @@
 
 import pickle
 import re
+import subprocess
+import sys
 from copy import deepcopy
 from importlib.util import find_spec
 
@@ -15,9 +17,10 @@ from gymnasium.wrappers import vector as wrappers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fintrading_gym
 from fintrading_gym import ENV_ID
 from fintrading_gym.env import FILLS, HOLD_RULES, STARTS
-from fintrading_gym.errors import UnknownName
+from fintrading_gym.errors import MissingExtra, UnknownName
 from fintrading_gym.ledger import Ledger
 from fintrading_gym.vector_env import DRAWS, FinMemTradingVectorEnv
 from fintrading_gym.windows import CELLS
@@ -436,3 +439,42 @@ def test_options_are_left_as_they_were_given():
     options = {"reset_mask": np.array([True, False])}
     envs.reset(options=options)
     assert list(options) == ["reset_mask"]
+
+
+# ------------------------------------------------------------------------------------------ the kernel
+
+
+def test_nothing_compiles_unless_it_is_asked_for():
+    code = f"import sys, gymnasium; gymnasium.make_vec('fintrading_gym:{ENV_ID}', 2); print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_without_numba_the_error_is_the_line_that_installs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "fintrading_gym.kernel", raising=False)
+    monkeypatch.delattr(fintrading_gym, "kernel", raising=False)
+    with pytest.raises(MissingExtra, match=re.escape("pip install 'fintrading-gym[fast]'")):
+        FinMemTradingVectorEnv(2, compiled=True)
+
+
+# --------------------------------------------------------------------------------------- no look ahead
+
+
+@pytest.mark.parametrize("compiled", COMPILED)
+@pytest.mark.parametrize("fill", FILLS)
+def test_nothing_that_is_returned_depends_on_a_later_price(fill, compiled):
+    days, changed = 30, 18
+    closes = 100 * np.exp(np.cumsum(np.random.default_rng(0).normal(0, 0.03, days)))
+    other = np.where(np.arange(days) < changed, closes, closes[::-1] * 7)
+    both = [
+        FinMemTradingVectorEnv(6, window_of(prices, skip=2), timesteps=None, fill=fill, compiled=compiled)
+        for prices in (closes, other)
+    ]
+    returned = [[plain(envs.reset(seed=0))] for envs in both]
+    for actions in np.random.default_rng(1).integers(3, size=(days - 3, 6)):
+        for envs, steps in zip(both, returned, strict=True):
+            steps.append(plain(envs.step(actions)))
+    known = changed - 2  # days of the window that stand before the change
+    assert returned[0][:known] == returned[1][:known]
+    assert returned[0][known] != returned[1][known]
