@@ -49,10 +49,13 @@ class Commands(TyperGroup):
             return super().get_command(ctx, cmd_name)
         loaded = point.load()
         if isinstance(loaded, typer.Typer):
-            return typer.main.get_group(loaded)
-        alone = typer.Typer(add_completion=False)
-        alone.command(cmd_name)(loaded)
-        return typer.main.get_command(alone)
+            command: Any = typer.main.get_group(loaded)
+        else:
+            alone = typer.Typer(add_completion=False)
+            alone.command()(loaded)
+            command = typer.main.get_command(alone)
+        command.name = cmd_name
+        return command
 
 
 def _brought() -> dict[str, EntryPoint]:
@@ -173,7 +176,7 @@ def play(
         if told := {**numbers, **episode.facts}:
             tables.print_summary(f"{agent} on {task.window}", told)
     if episode.failure is not None:
-        _fail(f"{agent} broke off: {episode.failure}")
+        fail(f"{agent} broke off: {episode.failure}")
 
 
 @app.command()
@@ -217,16 +220,16 @@ def leaderboard(
     if isinstance(ended, RunStopped) and not rows:
         raise ended
     if csv_file:
-        _write_csv(Path(csv_file), rows)
+        write_csv(Path(csv_file), rows)
     if json_file:
-        _write_json(Path(json_file), rows)
+        write_json(Path(json_file), rows)
     tables.print_board(rows, players)
     if isinstance(ended, KeyboardInterrupt):
         raise typer.Exit(130)
     if ended:
-        _fail(f"{len(rows)} of {len(episodes)} episodes are finished: {ended}")
+        fail(f"{len(rows)} of {len(episodes)} episodes are finished: {ended}")
     if any(row["failure"] for row in rows):
-        _fail("some episodes failed; the table says which")
+        fail("some episodes failed; the table says which")
 
 
 @data_app.command("check")
@@ -252,7 +255,7 @@ def data_check(
             bad += 1
             print(f"BAD  {fault}")
     if bad:
-        _fail(f"{bad} table(s) cannot be played")
+        fail(f"{bad} table(s) cannot be played")
 
 
 @data_app.command("fetch")
@@ -314,7 +317,8 @@ def _run(
     return [rows[place] for place in sorted(rows)], ended
 
 
-def _write_csv(path: Path, rows: list[board.Row]) -> None:
+def write_csv(path: Path, rows: list[board.Row]) -> None:
+    """A row an episode, each column that any row has."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, names)
@@ -322,7 +326,8 @@ def _write_csv(path: Path, rows: list[board.Row]) -> None:
         writer.writerows(rows)
 
 
-def _write_json(path: Path, rows: list[board.Row]) -> None:
+def write_json(path: Path, rows: list[board.Row]) -> None:
+    """The same as one JSON array."""
     path.write_text(json.dumps(rows, indent=1) + "\n")
 
 
@@ -330,6 +335,7 @@ def _complain(message: object) -> None:
     Console(stderr=True).print(f"fintrading: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
-def _fail(message: str) -> None:
+def fail(message: str) -> None:
+    """End a command whose work failed: the message, and exit 1."""
     _complain(message)
     raise typer.Exit(1)

@@ -61,7 +61,7 @@ def with_options(players: Iterable[Player], options: Mapping[str, Any]) -> list[
     """
     players = list(players)
     taken = {name for player in players for name in player.traits.options}
-    for name in options.keys() - taken:
+    for name in [name for name in options if name not in taken]:
         names = ", ".join(player.name for player in players)
         raise ValueError(f"--{name.replace('_', '-')} is for players that ask a model, such as llm; there are: {names}")
     return [

@@ -14,7 +14,7 @@ from fintrading_gym import __version__
 from fintrading_gym.errors import RunStopped
 from fintrading_gym.ledger import evaluate
 from fintrading_gym.replies import Decision
-from fintrading_gym.rollout import Agent, OnDay, Player, Task
+from fintrading_gym.rollout import Agent, Episode, OnDay, Player, Task
 
 MIN_COVERAGE = 0.95  # of the days an agent must decide itself, or its score is the environment's holds
 AT_ONCE = 12  # episodes of agents that wait, by default: the evaluation's tasks
@@ -99,8 +99,12 @@ def run(
 
 
 def row_of(player: Player, task: Task, on_day: OnDay | None = None) -> Row:
-    """One episode as a row; see `run`."""
-    episode = player.play(task, on_day)
+    """One episode, played, as a row; see `run`."""
+    return as_row(player, task, player.play(task, on_day))
+
+
+def as_row(player: Player, task: Task, episode: Episode) -> Row:
+    """An episode that the player has played as a row; see `run`."""
     numbers = evaluate(episode.ledger, task.hold, task.cost_bps) if episode.failure is None else {}
     return {
         "agent": player.name,

@@ -488,3 +488,25 @@ def test_a_spawned_worker_starts_a_server_of_its_own_that_ends_with_it(real, tmp
     assert (my_reply, 0) == (their_reply, exitcode)
     assert falls_silent(mine)
     assert falls_silent(theirs)
+
+
+@pytest.mark.slow
+def test_a_real_model_plays_beside_buy_and_hold_and_is_replayed_without_its_weights(real, tmp_path):
+    fintrading = str(Path(sys.executable).with_name("fintrading"))
+    words = ["leaderboard", "--agents", "buy_and_hold", "--also", f"llm:local/{NAME}", "--timesteps", "2"]
+    words += ["--cells", "tsla_main,spy_bear_2022", "--cache-file", str(tmp_path / "replies.sqlite"), "--json"]
+    rows = []
+    for name, cache in (("played", "readwrite"), ("again", "readwrite"), ("replayed", "replay")):
+        env = {**os.environ, "FINTRADING_CACHE": str(tmp_path / "empty")} if cache == "replay" else None
+        command = [fintrading, *words, str(tmp_path / name), "--cache", cache]
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert MODEL.about in " ".join(done.stdout.split())
+        rows.append([row for row in json.loads((tmp_path / name).read_text()) if "model" in row])
+    assert [row["cell"] for row in rows[0]] == ["tsla_main", "spy_bear_2022"]  # one seed is enough: it draws nothing
+    assert all(row["coverage"] == 1 and row["tokens_out"] > 0 and row["cost_usd"] == 0 for row in rows[0])
+    assert [row["cache_hits"] for row in rows[0] + rows[1] + rows[2]] == [0, 0, 2, 2, 2, 2]
+    assert {(row["structured"], row["detail"]) for row in rows[0]} == {("grammar", "brief")}
+    for row in rows[0] + rows[1] + rows[2]:
+        del row["cache_hits"]
+    assert rows[0] == rows[1] == rows[2]

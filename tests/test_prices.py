@@ -2,7 +2,7 @@
 
 import pytest
 
-from fintrading_agents.models.prices import FREE, find_price
+from fintrading_agents.models.prices import find_price, free
 from fintrading_agents.models.reply import Usage
 
 OPENAI = "https://api.openai.com/v1"
@@ -15,19 +15,17 @@ def test_a_users_table_counts_cached_input_apart(tmp_path):
         '["openai/mine"]\ninput = 2.0\ncached = 0.5\noutput = 10\n\n["openai/plain"]\ninput = 2\noutput = 10\n'
     )
     price = find_price("openai/mine", "http://127.0.0.1:1/v1", str(file))
-    assert price.of(USAGE) == pytest.approx(0.6 * 2 + 0.4 * 0.5 + 0.1 * 10)
-    assert price.source == "prices.toml"
-    assert find_price("openai/plain", OPENAI, str(file)).of(USAGE) == pytest.approx(2 + 1)
+    assert price(USAGE) == pytest.approx(0.6 * 2 + 0.4 * 0.5 + 0.1 * 10)
+    assert find_price("openai/plain", OPENAI, str(file))(USAGE) == pytest.approx(2 + 1)
     assert find_price("openai/other", "http://127.0.0.1:1/v1", str(file)) is None
 
 
 def test_published_prices_count_at_their_own_endpoint_alone():
     pytest.importorskip("genai_prices")
     price = find_price("openai/gpt-4o-mini", OPENAI, None)
-    assert price.of(Usage(1_000_000, 0)) == pytest.approx(0.15)
-    assert price.of(Usage(1_000_000, 0, 1_000_000)) == pytest.approx(0.075)
-    assert price.of(Usage(0, 1_000_000)) == pytest.approx(0.6)
-    assert price.source.startswith("genai-prices ")
+    assert price(Usage(1_000_000, 0)) == pytest.approx(0.15)
+    assert price(Usage(1_000_000, 0, 1_000_000)) == pytest.approx(0.075)
+    assert price(Usage(0, 1_000_000)) == pytest.approx(0.6)
     assert find_price("openai/gpt-4o-mini", "http://127.0.0.1:8000/v1", None) is None
     assert find_price("openai/no-such-model", OPENAI, None) is None
 
@@ -35,7 +33,7 @@ def test_published_prices_count_at_their_own_endpoint_alone():
 def test_the_users_table_wins(tmp_path):
     file = tmp_path / "prices.toml"
     file.write_text('["openai/gpt-4o-mini"]\ninput = 7\noutput = 7\n')
-    assert find_price("openai/gpt-4o-mini", OPENAI, str(file)).of(Usage(1_000_000, 0)) == 7
+    assert find_price("openai/gpt-4o-mini", OPENAI, str(file))(Usage(1_000_000, 0)) == 7
 
 
 @pytest.mark.parametrize(
@@ -62,4 +60,4 @@ def test_a_missing_table_is_told(tmp_path):
 
 
 def test_what_runs_here_costs_nothing():
-    assert FREE.of(USAGE) == 0
+    assert free(USAGE) == 0

@@ -57,6 +57,8 @@ def test_the_commands_of_the_readme_that_train_and_play_what_was_trained_run_in_
 def test_a_command_of_the_readme_runs(command, tmp_path):
     (tmp_path / "my_agents.py").write_text(next(code for code in PYTHON if "# my_agents.py" in code))
     (tmp_path / "mine.csv").write_bytes((ROOT / "data/AAPL.csv").read_bytes())
+    (tmp_path / "outputs/smoke").mkdir(parents=True)
+    (tmp_path / "outputs/smoke/traces.jsonl").write_bytes((ROOT / "tests/traces.jsonl").read_bytes())
     program = Path(sys.executable).with_name("fintrading")
     done = subprocess.run([program, *shlex.split(command)[1:]], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

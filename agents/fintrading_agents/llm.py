@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any
 
 from fintrading_agents.models import Form, Model, ModelFailure, Settings, open_model, wait
+from fintrading_agents.models.local import SETTINGS as SMALL
 from fintrading_gym.replies import ACTIONS, REASONS, Decision, parse
 from fintrading_gym.rollout import Task, Traits
 
@@ -48,29 +49,32 @@ FORM = Form(
         "required": ["action"],
         "additionalProperties": False,
     },
-    'root ::= "{\\"action\\": \\"" ("buy" | "sell" | "hold") "\\"}"',
+    SMALL["grammar"],
 )
 PROMPTS = (SYSTEM, HOLDS, FILLS, COSTS, PERSONAS, NUDGE, REASONS, FORM.schema, FORM.grammar)
 PROMPT_SHA256 = hashlib.sha256(json.dumps(PROMPTS).encode()).hexdigest()
 
 SILENT = ("empty", "only_reasoning")  # of replies.REASONS: nothing was said
-SMALL = ("local/",)  # models that are shown the brief view unless the task says otherwise
 
 
 class Seat:
     """One episode's agent."""
 
     def __init__(self, task: Task, model: Model, context: str, max_nudges: int):
-        self.detail = task.detail or ("brief" if model.name.startswith(SMALL) else "full")
+        self.detail = task.detail or (SMALL["detail"] if model.name.startswith("local/") else "full")
         self.log: list[dict[str, Any]] = []
         """One entry a day: its `calls`, each with its `messages`, all of its `Reply`, and the `verdict` on it; and
         `failure` if the last had no reply. All is ready for JSON."""
         self._model, self._context, self._max_nudges, self._seed = model, context, max_nudges, task.seed
         self._system = {"role": "system", "content": system_prompt(task)}
         # The days still shown: each day's view, and the decision the model took on it.
-        self._past: deque[tuple[dict[str, Any], dict[str, Any]]] = deque(maxlen=remembered_days(context))
+        self._past: deque[tuple[dict[str, Any], dict[str, Any]]] = deque(maxlen=days_shown(context))
 
     def __call__(self, observation: Any) -> Decision:
+        """`decide`, waited for."""
+        return wait(self.decide(observation))
+
+    async def decide(self, observation: Any) -> Decision:
         """The model's decision on the day shown; its action is None if it made none, nudges included.
 
         Raises:
@@ -86,7 +90,7 @@ class Seat:
         for _ in range(1 + self._max_nudges):
             messages = [*before, {"role": "user", "content": told}]
             try:
-                reply = wait(self._model.complete(messages, sample=self._seed, form=FORM))
+                reply = await self._model.complete(messages, sample=self._seed, form=FORM)
             except ModelFailure as failure:
                 day["failure"] = str(failure)
                 raise
@@ -146,7 +150,9 @@ def _shared(model: str | Model | None, **options: Any) -> Iterator[tuple[Model, 
     if model is None:
         raise ValueError("llm needs a model: llm:openai/NAME, llm:local/smollm2 or llm:scripted/momentum")
     seat: dict[str, Any] = {name: options.pop(name) for name in ("context", "max_nudges") if name in options}
-    remembered_days(seat.get("context", "last"))
+    days_shown(seat.get("context", "last"))
+    if seat.get("max_nudges", 0) < 0:
+        raise ValueError(f"max_nudges={seat['max_nudges']!r} is not a whole number >= 0")
     if isinstance(model, str):
         with open_model(model, Settings(**options)) as opened:
             yield opened, seat
@@ -175,11 +181,11 @@ def system_prompt(task: Task) -> str:
     return SYSTEM.format(hold=HOLDS[task.hold], fill=FILLS[task.fill], costs=costs, persona=PERSONAS[task.persona])
 
 
-def remembered_days(context: str) -> int | None:
+def days_shown(context: str) -> int | None:
     """How many earlier days a context shows; None: all.
 
     Raises:
-        ValueError: it is none of `last`, `window:K`, `full`.
+        ValueError: it is no context.
     """
     kind, _, count = context.partition(":")
     if context in ("last", "full"):

@@ -14,7 +14,7 @@ from fintrading_agents.models.cache import key
 from fintrading_agents.models.prices import Price
 from fintrading_agents.models.reply import KINDS, STRUCTURED, Form, Messages, ModelFailure, Reply
 from fintrading_agents.models.session import Session
-from fintrading_gym.errors import MissingExtra
+from fintrading_gym.errors import MissingExtra, RunStopped
 
 if TYPE_CHECKING:
     import tenacity
@@ -94,6 +94,7 @@ class Client:
         }
         self._quirks: dict[str, Any] = {"dropped": [], "structured": None}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
 
     async def preflight(self) -> None:
         """Find out what the endpoint takes, unless the cache remembers. A wrong key, URL or name fails here.
@@ -113,6 +114,8 @@ class Client:
 
     async def complete(self, messages: Messages, *, sample: int = 0, form: Form | None = None) -> Reply:
         """One answer; see `reply.Model`."""
+        if self._closed:
+            raise RunStopped(f"{self.name} was closed")
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -123,6 +126,7 @@ class Client:
 
     async def close(self) -> None:
         """Cancel what is under way, and close the connections."""
+        self._closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -253,7 +257,7 @@ class Client:
     def _priced(self, reply: Reply) -> Reply:
         if reply.cost is not None or reply.usage is None or self.price is None:
             return reply
-        return replace(reply, cost=self.price.of(reply.usage))
+        return replace(reply, cost=self.price(reply.usage))
 
     def _hidden(self, text: str) -> str:
         return text.replace(self._secret, "***") if self._secret else text

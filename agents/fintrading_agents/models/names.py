@@ -5,14 +5,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
+from fintrading_agents.models import local
 from fintrading_agents.models.client import Client
-from fintrading_agents.models.prices import FREE, find_price
+from fintrading_agents.models.prices import find_price, free
 from fintrading_agents.models.reply import Model, ModelFailure
 from fintrading_agents.models.scripted import SCRIPTS, Scripted
 from fintrading_agents.models.session import Session, Settings, session, wait
 from fintrading_gym.errors import RunStopped, lookup
 
 OPENAI_URL = "https://api.openai.com/v1"
+NOWHERE = "http://127.0.0.1:9/v1"  # of a local model that is only replayed: it needs neither weights nor server
 
 
 @contextmanager
@@ -68,12 +70,10 @@ def _openai(name: str, shared: Session) -> Client:
 
 
 def _local(name: str, shared: Session) -> Client:
-    from fintrading_agents.models import local
-
     model = name.partition("/")[2]
     facts = lookup("local model", model, local.MODELS)
     try:
-        url = local.serve(model)
+        url = local.serve(model) if shared.settings.cache != "replay" else NOWHERE
     except RuntimeError as fault:
         raise RunStopped(f"{name} cannot be had: {fault}") from None
     return Client(
@@ -81,9 +81,9 @@ def _local(name: str, shared: Session) -> Client:
         url,
         None,
         shared,
-        FREE,
-        temperature=0.0,
-        max_tokens=64,  # a decision takes 8
+        free,
+        temperature=local.SETTINGS["temperature"],
+        max_tokens=local.SETTINGS["max_tokens"],
         structured="grammar",  # held to a schema, it may fill its reply with white space
         in_flight=1,  # it answers one at a time, and a request that waits there counts as slow
         identity=f"local {facts.file_sha256}",  # the URL is another one each time

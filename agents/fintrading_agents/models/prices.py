@@ -2,23 +2,17 @@
 
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from fintrading_agents.models.reply import Usage
 
-
-@dataclass(frozen=True)
-class Price:
-    """What a model's tokens cost."""
-
-    of: Callable[[Usage], float]  # USD
-    source: str
+Price = Callable[[Usage], float]  # USD of a call
 
 
-FREE = Price(lambda usage: 0.0, "runs here")
+def free(usage: Usage) -> float:
+    """The price of what runs here."""
+    return 0.0
 
 
 def find_price(name: str, base_url: str, file: str | None) -> Price | None:
@@ -56,7 +50,7 @@ def _row(name: str, row: Any, file: Path) -> Price:
     def cost(usage: Usage) -> float:
         return (read * (usage.input - usage.cached) + again * usage.cached + written * usage.output) / 1e6
 
-    return Price(cost, file.name)
+    return cost
 
 
 def _published(model: str, base_url: str) -> Price | None:
@@ -75,4 +69,4 @@ def _published(model: str, base_url: str) -> Price | None:
         cost(Usage(1, 1))
     except LookupError:
         return None
-    return Price(cost, f"genai-prices {version('genai-prices')}")
+    return cost

@@ -140,18 +140,21 @@ class Session:
 
 
 _open: dict[Settings, Session] = {}
+_opening = threading.Lock()
 
 
 @contextmanager
 def session(settings: Settings) -> Iterator[Session]:
     """The session of these settings, one for all who have it open at the same time."""
-    shared = _open.get(settings) or _open.setdefault(settings, Session(settings))
-    shared.users += 1
+    with _opening:
+        shared = _open.get(settings) or _open.setdefault(settings, Session(settings))
+        shared.users += 1
     try:
         yield shared
     finally:
-        shared.users -= 1
-        if not shared.users:
-            del _open[settings]
-            if shared.cache:
-                shared.cache.close()
+        with _opening:
+            shared.users -= 1
+            if not shared.users:
+                del _open[settings]
+                if shared.cache:
+                    shared.cache.close()
