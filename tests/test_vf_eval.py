@@ -192,10 +192,11 @@ def test_a_bad_knob_is_told_in_a_line(knobs, programs, tmp_path):
 @pytest.mark.parametrize("programs", VERSIONS[-1:], indirect=True)
 def test_the_small_local_model_plays(programs, tmp_path):
     knobs = "--env.taskset.cells tsla_main --env.taskset.personas adaptive --env.taskset.timesteps 2"
+    knobs += " --env.taskset.max_nudges 0"
     command = f"fintrading-eval -m local/smollm2 {knobs} --sampling.max-tokens 32 --no-rich --run-name small"
     done = evaluated(programs, command, local.serve("smollm2"), tmp_path)
     assert done.returncode == 0, done.stderr
     (row,) = rows(tmp_path / "outputs/small/traces.jsonl")
     assert row["failure"] is None
-    assert row["detail"] == "brief"
+    assert (row["detail"], row["note"]) == ("brief", local.MODELS["smollm2"].about)
     assert row["tokens_in"] > 0
