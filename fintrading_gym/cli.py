@@ -74,12 +74,8 @@ CostBps = Annotated[float, typer.Option(help="Cost of changing the position by o
 Detail = Annotated[str | None, typer.Option(help=f"Text view: {', '.join(DETAILS)}; else as the player wishes.")]
 
 # Who plays on a board when nobody says: the learners too, where they can be trained.
-LEARNERS = ("ppo", "a2c", "dqn") if find_spec("stable_baselines3") else ()
-BOARD_AGENTS = (
-    *("buy_and_hold", "short_and_hold", "flat", "random", "momentum", "mean_reversion", "sma_cross", "linear"),
-    *LEARNERS,
-    "oracle",
-)
+LEARNERS = "ppo,a2c,dqn," if find_spec("stable_baselines3") else ""
+ON_BOARD = f"buy_and_hold,short_and_hold,flat,random,momentum,mean_reversion,sma_cross,linear,{LEARNERS}oracle"
 
 
 def main() -> None:
@@ -186,7 +182,7 @@ def play(
 @app.command()
 @with_model_flags
 def leaderboard(
-    agents: Annotated[str, typer.Option(help="Agents, by commas.")] = ",".join(BOARD_AGENTS),
+    agents: Annotated[str, typer.Option(help="Agents, by commas; ppo, a2c, dqn need the extra rl.")] = ON_BOARD,
     also: Annotated[str | None, typer.Option(help="Agents beside those, by commas.")] = None,
     cells: Annotated[str, typer.Option(help="Cells, by commas.")] = ",".join(windows.EVALUATION),
     personas: Annotated[str, typer.Option(help="Personas, by commas, or 'all'.")] = "adaptive",

@@ -94,11 +94,9 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         self._draws = np.zeros((num_envs, DRAWS if games[0].start == "random" else 0))
         self._drawn = np.full(num_envs, DRAWS)  # how many of the draws are used up
 
-        nowhere = np.zeros(num_envs, np.intp)
-        self._at = Episodes(
-            market(games), player_states(games[0].hold), nowhere, nowhere, np.zeros(num_envs), np.zeros(num_envs)
-        )
-        self._end = nowhere  # row of the market that ends the episode
+        nowhere = np.zeros((2, num_envs), np.int32)
+        self._at = Episodes(market(games), player_states(games[0].hold), nowhere, np.zeros((2, num_envs)))
+        self._end = nowhere[0]  # row of the market that ends the episode
         self._left = 0  # steps until the next episodes end
         self._over = np.arange(num_envs)  # environments whose episode is over, or has not begun
         self._begun = False
@@ -183,14 +181,9 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
     def _begin(self, which: Ints, observations: NDArray[np.float32]) -> None:
         """New episodes there, whose first observations replace what is in `observations`."""
         first = self._opening[which] + self._draw(which)
-        at, blank = self._at, np.zeros(which.size)
+        at, place = self._at, np.array([first, np.zeros_like(first)], np.int32)
         self._at = Episodes(
-            at.market,
-            at.player,
-            _with(at.row, which, first),
-            _with(at.state, which, np.zeros_like(first)),
-            _with(at.cumulative, which, blank),
-            _with(at.earned, which, blank),
+            at.market, at.player, _with(at.place, which, place), _with(at.gain, which, np.zeros((2, which.size)))
         )
         self._end = _with(self._end, which, first + self._lengths[which])
         self._look_ahead()
@@ -289,9 +282,9 @@ def _infos(at: Episodes, *more: tuple[Makers, object]) -> Infos:
 
 
 def _with(array: NDArray[Any], which: Ints, values: NDArray[Any]) -> NDArray[Any]:
-    """The array with these values in the places `which`, ascending; another one than it was."""
-    if which.size == len(array):
+    """The array with these values in the places `which`, ascending, of its last axis; another one than it was."""
+    if which.size == array.shape[-1]:
         return values
     changed = array.copy()
-    changed[which] = values
+    changed[..., which] = values
     return changed

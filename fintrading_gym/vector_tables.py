@@ -13,12 +13,13 @@ from fintrading_gym.metrics import BUY, HOLD, SELL
 from fintrading_gym.windows import Floats
 
 Ints = NDArray[np.intp]
+SmallInts = NDArray[np.int32]  # where less to move is more speed
 Flags = NDArray[np.bool_]
 
 NO_DECISION = 3  # the code of None; 0, 1, 2 are those of the actions
 CODES = (SELL, HOLD, BUY, NO_DECISION)
 CHANGES = 9  # pairs of (position before, position after)
-ROOM = 16  # for a change beside a state in one number
+STATE, CHANGE = 4, 0b1111  # a move in one number: the state from bit 4 on, the change of position below
 CUMULATIVE = 1 - view.OWN  # the column of the return so far, second of the player's own
 
 
@@ -30,9 +31,9 @@ class Player:
     vector view shows of the player. There are S = 366 of them (hold="flat": 364).
     """
 
-    # (S * 4,) what code c does to state s, at 4 s + c: 16 x the state after, + 3 x (the position before + 1)
-    # + the position after + 1. The last two together are the move's change of position.
-    moves: Ints
+    # (S * 4,) what code c does to state s, at 4 s + c: the state after it << 4 | the change of position, which is
+    # 3 x (the position before + 1) + the position after + 1
+    moves: SmallInts
     position: Ints  # (S,) -1, 0, +1
     shown: NDArray[np.float32]  # (S, OWN) the last columns of the vector view, the cumulative return left 0
 
@@ -51,10 +52,10 @@ def player_states(hold: str) -> Player:
             if state not in number:
                 number[state] = len(states)
                 states.append(state)
-            moves.append(ROOM * number[state] + 3 * (position + 1) + after + 1)
+            moves.append(number[state] << STATE | 3 * (position + 1) + after + 1)
     blank = np.zeros(view.OWN, np.float32)
     shown = [view.vector_view(blank, position, 0.0, decided, recent) for position, decided, recent in states]
-    return Player(np.array(moves), np.array([state[0] for state in states]), np.array(shown))
+    return Player(np.array(moves, np.int32), np.array([state[0] for state in states]), np.array(shown))
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,12 +95,34 @@ class Episodes:
 
     market: Market
     player: Player
-    row: Ints  # (N,) of `market`: the day that is shown
-    state: Ints  # (N,) of `player`
-    cumulative: Floats  # (N,) log return earned so far
-    earned: Floats  # (N,) log return earned by the last decision
+    place: SmallInts  # (2, N) the row of `market` that is shown; the state of `player`
+    gain: Floats  # (2, N) log return earned so far; by the last decision
     where: Flags | None = None  # (N,) the environments that infos tell of; None: all
     undecided: Flags | None = None  # (N,) the last action was None; None: nowhere
+
+    @property
+    def row(self) -> SmallInts:
+        """The row of `market` that is shown, (N,)."""
+        row: SmallInts = self.place[0]
+        return row
+
+    @property
+    def state(self) -> SmallInts:
+        """The state of `player`, (N,)."""
+        state: SmallInts = self.place[1]
+        return state
+
+    @property
+    def cumulative(self) -> Floats:
+        """Log return earned so far, (N,)."""
+        cumulative: Floats = self.gain[0]
+        return cumulative
+
+    @property
+    def earned(self) -> Floats:
+        """Log return earned by the last decision, (N,)."""
+        earned: Floats = self.gain[1]
+        return earned
 
 
 def advance(at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]) -> tuple[Episodes, NDArray[np.float32]]:
@@ -121,8 +144,9 @@ def advance(at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]) -> tu
         raise IndexError(f"codes {codes} are not all 0 to {limit}")
     log[:] = codes
     moves = at.player.moves.take(len(CODES) * at.state + codes)
-    earned = at.market.earned.take(CHANGES * at.row + moves % ROOM)
-    at = Episodes(at.market, at.player, at.row + 1, moves // ROOM, at.cumulative + earned, earned)
+    earned = at.market.earned.take(CHANGES * at.row + (moves & CHANGE))
+    place, gain = np.array([at.row + 1, moves >> STATE]), np.array([at.cumulative + earned, earned])
+    at = Episodes(at.market, at.player, place, gain)
     return at, observe(at)
 
 

@@ -195,12 +195,12 @@ def _check(recipe: Recipe) -> None:
 # ------------------------------------------------------------------------------------------- the cache
 
 
-def file_name(recipe: Recipe) -> str:
-    """What the file of a policy is called, which says at a glance what it is."""
+def title(recipe: Recipe) -> str:
+    """What a policy is, at a glance: `ppo-TSLA-until-2022-10-05-seed0`."""
     own = recipe["days"][0]
-    return f"{recipe['algorithm']}-{own['ticker']}-until-{own['last']}-seed{recipe['seed']}-{key(recipe)}.npz"
+    return f"{recipe['algorithm']}-{own['ticker']}-until-{own['last']}-seed{recipe['seed']}"
 
 
-def policies_folder() -> Path:
-    """Where boards keep the policies that they trained."""
-    return cache_folder() / "policies"
+def cached(recipe: Recipe) -> Path:
+    """Where boards keep the policy of a recipe."""
+    return cache_folder() / "policies" / f"{title(recipe)}-{key(recipe)}.npz"
