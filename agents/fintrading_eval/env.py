@@ -96,8 +96,7 @@ class Exchange:
 
     def __init__(self, agent: vf.Agent, turns: vf.Interaction):
         self.name = agent.config.model
-        ours = [model for name, model in MODELS.items() if self.name == f"local/{name}"]
-        self.note = ours[0].about if ours else ""
+        self.note = next((model.about for name, model in MODELS.items() if self.name == f"local/{name}"), "")
         self.ours = isinstance(agent.harness, ChatHarness)
         self._turns = turns
 
