@@ -57,7 +57,7 @@ def evaluated(programs, command, url, where):
     """What the command did, against an endpoint."""
     program, *arguments = shlex.split(command) if isinstance(command, str) else command
     arguments += ["--client.base-url", url, "--client.api-key-var", "STUB_KEY"]
-    quiet = {"HOME": str(where), "PATH": os.environ["PATH"], "STUB_KEY": "hidden-key"}
+    quiet = {"HOME": str(where), "PATH": os.environ["PATH"], "STUB_KEY": "hidden-key", "PYTHONPATH": str(where)}
     return subprocess.run([programs / program, *arguments], cwd=where, env=quiet, capture_output=True, text=True)
 
 
@@ -187,15 +187,51 @@ def test_a_bad_knob_is_told_in_a_line(knobs, programs, tmp_path):
     assert "Traceback" not in said
 
 
+# A harness that remembers the turns itself, as those of verifiers do; in its own process, so that nothing is installed.
+STRANGER = """
+import verifiers.v1 as vf
+from fintrading_eval.env import ChatHarness, ChatHarnessConfig
+
+class StrangeHarness(vf.Harness[vf.HarnessConfig]):
+    APPENDS_SYSTEM_PROMPT = SUPPORTS_RESUME = True
+    EXECUTES_CODE = NEEDS_CONTAINER = False
+
+    async def launch(self, *parts):
+        done = await ChatHarness(ChatHarnessConfig()).launch(*parts)
+        parts[1].state.reply = None  # of the trace: a stranger does not know of it
+        return done
+
+__all__ = ["StrangeHarness"]
+"""
+
+
+@pytest.mark.parametrize("programs", VERSIONS[-1:], indirect=True)
+def test_a_harness_that_remembers_is_told_the_new_turn_alone(programs, tmp_path):
+    (tmp_path / "stranger.py").write_text(STRANGER)
+    knobs = "--env.taskset.cells tsla_main --env.taskset.personas adaptive --env.taskset.timesteps 2"
+    with Stub() as stub:
+        command = f"fintrading-eval -m stub {knobs} --env.agent.harness.id stranger --no-rich --run-name strange"
+        assert evaluated(programs, command, stub.url, tmp_path).returncode == 0
+    (episode,) = episodes(tmp_path, "strange")
+    assert episode["ok"], episode
+    roles = [[message["role"] for message in body["messages"]] for body in stub.requests]
+    assert roles == [["system", "user"], ["system", "user", "assistant", "user"]]
+    first, second = (body["messages"] for body in stub.requests)
+    assert second[:2] == first
+    assert episode["traces"][0]["info"][LEDGER]["ledger"]["action"] == [2, 2]
+    assert episode["traces"][0]["info"][SEAT]["context"] == "of harness stranger"
+
+
 @pytest.mark.skipif(find_spec("xllamacpp") is None, reason="the small model's runtime is not installed (extra: local)")
 @pytest.mark.skipif(not local.present("smollm2"), reason="its weights are not here: fintrading models add smollm2")
 @pytest.mark.parametrize("programs", VERSIONS[-1:], indirect=True)
 def test_the_small_local_model_plays(programs, tmp_path):
     knobs = "--env.taskset.cells tsla_main --env.taskset.personas adaptive --env.taskset.timesteps 2"
+    knobs += " --env.taskset.max_nudges 0"
     command = f"fintrading-eval -m local/smollm2 {knobs} --sampling.max-tokens 32 --no-rich --run-name small"
     done = evaluated(programs, command, local.serve("smollm2"), tmp_path)
     assert done.returncode == 0, done.stderr
     (row,) = rows(tmp_path / "outputs/small/traces.jsonl")
     assert row["failure"] is None
-    assert row["detail"] == "brief"
+    assert (row["detail"], row["note"]) == ("brief", local.MODELS["smollm2"].about)
     assert row["tokens_in"] > 0

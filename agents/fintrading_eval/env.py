@@ -9,6 +9,7 @@ from verifiers.v1.dialects.chat import message_to_wire
 from fintrading_agents.llm import Seat, llm, system_prompt
 from fintrading_agents.models import Form, Messages, Reply
 from fintrading_agents.models.faults import read
+from fintrading_agents.models.local import MODELS
 from fintrading_eval.tasks import FintradingData, FintradingTask, FintradingTaskset
 from fintrading_eval.traces import LEDGER, SEAT, failed, task_of, told
 from fintrading_gym.ledger import evaluate
@@ -92,10 +93,10 @@ class Exchange:
     """The model at the seat, as `fintrading_agents.llm` asks it: each call is a turn of the exchange."""
 
     structured = "none"
-    note = ""
 
     def __init__(self, agent: vf.Agent, turns: vf.Interaction):
         self.name = agent.config.model
+        self.note = next((model.about for name, model in MODELS.items() if self.name == f"local/{name}"), "")
         self.ours = isinstance(agent.harness, ChatHarness)
         self._turns = turns
 
