@@ -22,8 +22,8 @@ from time import perf_counter
 from typing import Any
 
 import openai
-from fintrading_agents.models.local import MODELS, SETTINGS, add, serve
 
+from fintrading_agents.models.local import MODELS, SETTINGS, add, serve
 from fintrading_gym.replies import parse
 from fintrading_gym.rollout import Task
 from fintrading_gym.windows import EVALUATION

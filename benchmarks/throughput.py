@@ -1,6 +1,6 @@
 """Steps a second on one core, ours beside the other trading environments, in one run.
 
-    pip install -e '.[bench]'
+    pip install -e '.[bench,fast]'
     python benchmarks/throughput.py
 
 Every environment plays the same days (TSLA, the cell `tsla_main`: 126 steps an episode), shows seven days of
@@ -11,7 +11,7 @@ OrderEnforcing, ours and gym-trading-env register without it and ours refuses a 
 In a round the contestants take turns in short slices until each has had its time; ratios are taken inside a
 round, and what is printed is the median over the rounds. Seconds are seconds of processor time, so that what
 else the machine does counts little; on an idle machine they are those of the clock. All samples are in
-`results/throughput.json`.
+`results/throughput.json`. The batched environments, in `batched.py`, have rounds of their own in the same run.
 """
 
 import argparse
@@ -30,6 +30,7 @@ from statistics import median
 from time import process_time
 from typing import TYPE_CHECKING, Any
 
+import batched
 import gymnasium as gym
 import numpy as np
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RESULTS = Path(__file__).parent / "results" / "throughput.json"
+README = Path(__file__).parent.parent / "README.md"
 CELL, LOOKBACK, SEED = "tsla_main", 7, 0
 ROUNDS, SECONDS = 5, 0.3  # measurements of each contestant, and the least time of one
 SLICE = 0.05  # seconds that one plays before it is the next one's turn: what slows the machine slows all alike
@@ -182,12 +184,9 @@ def playing(env: Env) -> Lap:
 
 def contestants() -> dict[str, Lap]:
     """Every contestant, ready to run."""
-    with warnings.catch_warnings():
-        # gym-anytrading's observations are views of one table, and Gymnasium's checker says so on its first steps.
-        warnings.filterwarnings("ignore", message=".*share an object", category=UserWarning)
-        return {name: playing(make()) for name, make in ENVIRONMENTS.items()} | {
-            name: make() for name, make in PARTS.items()
-        }
+    return {name: playing(make()) for name, make in ENVIRONMENTS.items()} | {
+        name: make() for name, make in PARTS.items()
+    }
 
 
 def measure(laps: dict[str, Lap], rounds: int, seconds: float) -> dict[str, list[float]]:
@@ -231,39 +230,89 @@ def _ratios(reference: list[float], rates: list[float]) -> Row:
     return {"ratio": median(each), "ratio_lowest": min(each), "ratio_highest": max(each)}
 
 
-def verdicts(table: list[Row]) -> list[Row]:
+def verdicts(table: list[Row], memory: dict[str, float]) -> list[Row]:
     """One row a target: what is asked and what was measured."""
     found = {row["name"]: row for row in table}
     return [
         {"name": name, "column": column, "at_least": least, "measured": found[name][column]}
-        for name, column, least in TARGETS
+        for name, column, least in (*TARGETS, *batched.TARGETS)
+    ] + [
+        {"name": name, "column": "megabytes", "at_most": batched.MEMORY_TARGET, "measured": megabytes}
+        for name, megabytes in memory.items()
     ]
 
 
 def machine() -> dict[str, Any]:
     """What the numbers depend on."""
-    packages = ("fintrading-gym", "gymnasium", "numpy", "pandas", "gym-anytrading", "gym-trading-env")
+    packages = ("fintrading-gym", "gymnasium", "numpy", "numba", "pandas", "gym-anytrading", "gym-trading-env")
+    sb3 = ("stable-baselines3",) if find_spec("stable_baselines3") else ()
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpus": os.cpu_count(),
         "platform": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        **{name: metadata.version(name) for name in packages},
+        **{name: metadata.version(name) for name in (*packages, *sb3)},
     }
 
 
-def show(facts: dict[str, Any], table: list[Row], targets: list[Row]) -> None:
+def show(facts: dict[str, Any], table: list[Row], batches: list[Row], targets: list[Row]) -> None:
     print(", ".join(f"{name} {fact}" for name, fact in facts.items()))
-    print(f"\n{'':34} {'per second':>11} {'slowest .. fastest':>24}   ours, vector / it (lowest .. highest)")
+    print(f"\n{'':44} {'per second':>11} {'slowest .. fastest':>26}   ours, vector / it (lowest .. highest)")
     for row in table:
-        spread = f"{row['slowest']:,.0f} .. {row['fastest']:,.0f}"
         ratio = "{ratio:.2f} ({ratio_lowest:.2f} .. {ratio_highest:.2f})".format(**row) if "ratio" in row else ""
-        print(f"{row['name']:34} {row['per_second']:>11,.0f} {spread:>24}   {ratio}")
+        print(_rates(row) + ratio)
+    print(f"\n{'':44} {'per second':>11} {'slowest .. fastest':>26}   of the bound, x the best of gym-anytrading's")
+    for row in batches:
+        ratios = "{of_gather:.2f}, {over_anytrading:,.0f} x".format(**row) if "of_gather" in row else ""
+        print(_rates(row) + ratios)
     print()
     for row in targets:
-        reached = "reached" if row["measured"] >= row["at_least"] else "missed"
-        what = f"{OURS} / {row['name']}" if row["column"] == "ratio" else f"{row['name']}, a second"
-        print(f"{what:36} at least {row['at_least']:>9,.1f}: {row['measured']:>11,.2f} {reached}")
+        bound = "at_least" if "at_least" in row else "at_most"
+        reached = row["measured"] >= row[bound] if bound == "at_least" else row["measured"] <= row[bound]
+        what = {
+            "ratio": f"{OURS} / {row['name']}",
+            "per_second": f"{row['name']}, a second",
+            "of_gather": f"{row['name']}, of the bound",
+            "over_anytrading": f"{row['name']} / {ANYTRADING}",
+            "megabytes": f"{row['name']}, MB of 8192 environments",
+        }[row["column"]]
+        print(
+            f"{what:48} {bound.replace('_', ' '):8} {row[bound]:>9,.1f}: {row['measured']:>11,.2f}"
+            f" {'reached' if reached else 'missed'}"
+        )
+
+
+def _rates(row: Row) -> str:
+    spread = f"{row['slowest']:,.0f} .. {row['fastest']:,.0f}"
+    return f"{row['name']:44} {row['per_second']:>11,.0f} {spread:>26}   "
+
+
+def readme(found: dict[str, Any]) -> str:
+    """The README's tables, from what `results/throughput.json` holds."""
+    single, batches = ({row["name"]: row for row in found[half]} for half in ("rows", "batched"))
+    sizes = batched.SIZES
+    lines = [
+        "| environment | steps/s | ours is faster by |",
+        "|---|---|---|",
+        f"| ours, vector view | {_rounded(single[OURS])} | |",
+        *(
+            f"| {name} {found['machine'][name]} | {_rounded(single[name])} | {single[name]['ratio']:.1f} |"
+            for name in (ANYTRADING, TRADING_ENV)
+        ),
+        "",
+        "| N environments a step, steps/s |" + "".join(f" N = {n} |" for n in sizes),
+        "|---|" + "---|" * len(sizes),
+        *(
+            f"| {name} |" + "".join(f" {_rounded(batches.get(f'{name}, N={n}'))} |" for n in sizes)
+            for name in dict.fromkeys(name.rsplit(",", 1)[0] for name in batches)
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _rounded(row: Row | None) -> str:
+    """The rate to three figures; nothing where none was measured."""
+    return f"{float(format(row['per_second'], '.3g')):,.0f}" if row else ""
 
 
 def _states(count: int) -> list[tuple[int, float, int, bytes]]:
@@ -285,22 +334,41 @@ def main() -> int:
     options.add_argument("--rounds", type=int, default=ROUNDS, help="measurements of each contestant")
     options.add_argument("--seconds", type=float, default=SECONDS, help="least time of one measurement")
     options.add_argument("--out", type=Path, default=RESULTS, help="where the samples go, as JSON")
+    options.add_argument("--readme", action="store_true", help="write the README's table as well")
     chosen = options.parse_args()
     if chosen.rounds < 1 or not chosen.seconds > 0:
         options.error(f"--rounds {chosen.rounds} --seconds {chosen.seconds}: both must be positive")
-    missing = [peer for peer in (ANYTRADING, TRADING_ENV) if not find_spec(peer.replace("-", "_"))]
+    missing = [name for name in (ANYTRADING, TRADING_ENV, "numba") if not find_spec(name.replace("-", "_"))]
     if missing:
-        print(MissingExtra(f"The comparison with {' and '.join(missing)}", "bench"), file=sys.stderr)
+        print(MissingExtra(f"The comparison with {' and '.join(missing)}", "bench,fast"), file=sys.stderr)
         return 2
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    samples = measure(contestants(), chosen.rounds, chosen.seconds)
-    facts, table = machine(), rows(samples)
-    targets = verdicts(table)
-    show(facts, table, targets)
-    found = {"machine": facts, "rows": table, "targets": targets, "samples": samples}
+    with warnings.catch_warnings():
+        # gym-anytrading's observations are views of one table, and Gymnasium's checker says so on its first steps.
+        warnings.filterwarnings("ignore", message=".*share an object", category=UserWarning)
+        singles = measure(contestants(), chosen.rounds, chosen.seconds)
+        peers = {ANYTRADING: anytrading, TRADING_ENV: lambda: trading_env(LOOKBACK)}
+        batches = batched.contestants(peers, cell=CELL, timesteps=None, lookback=LOOKBACK)
+        crowds = measure(batches, chosen.rounds, chosen.seconds)
+    memory = {batched.NUMPY: batched.megabytes(False), batched.COMPILED: batched.megabytes(True)}
+    facts, table, crowd_table = machine(), rows(singles), batched.rows(crowds, ANYTRADING)
+    targets = verdicts(table + crowd_table, memory)
+    show(facts, table, crowd_table, targets)
+    found = {
+        "machine": facts,
+        "rows": table,
+        "batched": crowd_table,
+        "targets": targets,
+        "samples": singles,
+        "batched_samples": crowds,
+    }
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     chosen.out.write_text(json.dumps(found, indent=2) + "\n")
+    if chosen.readme:
+        text = README.read_text()
+        begin, end = (text.index(f"<!-- throughput: {mark} -->") for mark in ("begin", "end"))
+        README.write_text(text[: text.index("\n", begin) + 1] + readme(found) + text[end:])
     return 0
 
 

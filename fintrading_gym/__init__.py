@@ -11,4 +11,9 @@ ENV_ID = "FinMemTrading-v0"
 
 # The environment counts its own steps and refuses a step before reset, so two wrappers are not needed.
 if ENV_ID not in gym.registry:
-    gym.register(ENV_ID, entry_point="fintrading_gym.env:FinMemTradingEnv", order_enforce=False)
+    gym.register(
+        ENV_ID,
+        entry_point="fintrading_gym.env:FinMemTradingEnv",
+        vector_entry_point="fintrading_gym.vector_env:FinMemTradingVectorEnv",
+        order_enforce=False,
+    )

@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 
 import gymnasium as gym
 import pytest
-from fintrading_agents.models import commands, local, weights
-from fintrading_agents.models.local import MODELS, WeightsError, add, find, present, serve
 from typer.testing import CliRunner
 
 import fintrading_gym  # noqa: F401 - registers the environment
+from fintrading_agents.models import commands, local, weights
+from fintrading_agents.models.local import MODELS, WeightsError, add, find, present, serve
 from fintrading_gym.errors import MissingExtra, UnknownName
 from fintrading_gym.replies import Decision, parse
 
@@ -208,18 +208,6 @@ def test_an_unknown_model_is_answered_with_the_nearest_name(cache):
     for function in (add, find, present, serve):
         with pytest.raises(UnknownName, match=r"No local model 'smolm2'; .*Did you mean 'smollm2'\?"):
             function("smolm2")
-
-
-def test_the_cache_folder_is_the_users(monkeypatch, tmp_path):
-    monkeypatch.delenv("FINTRADING_CACHE", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    assert weights.cache_folder() == tmp_path / ".cache/fintrading-gym"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
-    assert weights.cache_folder() == tmp_path / "x/fintrading-gym"
-    monkeypatch.setenv("FINTRADING_CACHE", "~/here")
-    assert weights.cache_folder() == tmp_path / "here"
 
 
 def test_the_command_lists_adds_and_says_what_the_model_is(small, cache, monkeypatch):
@@ -540,3 +528,25 @@ def test_a_spawned_worker_starts_a_server_of_its_own_that_ends_with_it(real, tmp
     assert (my_reply, 0) == (their_reply, exitcode)
     assert falls_silent(mine)
     assert falls_silent(theirs)
+
+
+@pytest.mark.slow
+def test_a_real_model_plays_beside_buy_and_hold_and_is_replayed_without_its_weights(real, tmp_path):
+    fintrading = str(Path(sys.executable).with_name("fintrading"))
+    words = ["leaderboard", "--agents", "buy_and_hold", "--also", f"llm:local/{NAME}", "--timesteps", "2"]
+    words += ["--cells", "tsla_main,spy_bear_2022", "--cache-file", str(tmp_path / "replies.sqlite"), "--json"]
+    rows = []
+    for name, cache in (("played", "readwrite"), ("again", "readwrite"), ("replayed", "replay")):
+        env = {**os.environ, "FINTRADING_CACHE": str(tmp_path / "empty")} if cache == "replay" else None
+        command = [fintrading, *words, str(tmp_path / name), "--cache", cache]
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert MODEL.about in " ".join(done.stdout.split())
+        rows.append([row for row in json.loads((tmp_path / name).read_text()) if "model" in row])
+    assert [row["cell"] for row in rows[0]] == ["tsla_main", "spy_bear_2022"]  # one seed is enough: it draws nothing
+    assert all(row["coverage"] == 1 and row["tokens_out"] > 0 and row["cost_usd"] == 0 for row in rows[0])
+    assert [row["cache_hits"] for row in rows[0] + rows[1] + rows[2]] == [0, 0, 2, 2, 2, 2]
+    assert {(row["structured"], row["detail"]) for row in rows[0]} == {("grammar", "brief")}
+    for row in rows[0] + rows[1] + rows[2]:
+        del row["cache_hits"]
+    assert rows[0] == rows[1] == rows[2]

@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib.util
-import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from fintrading_agents.folders import cache_folder
 from fintrading_gym.errors import lookup
 
 
@@ -102,14 +102,6 @@ def present(name: str) -> bool:
     """Whether a model's weights are on this machine, and whole."""
     model = lookup("local model", name, MODELS)
     return _is_whole(_path(model), model)
-
-
-def cache_folder() -> Path:
-    """Where this package keeps what it fetched: `$FINTRADING_CACHE`, else fintrading-gym in the user's cache."""
-    named = os.environ.get("FINTRADING_CACHE")
-    if named:
-        return Path(named).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fintrading-gym"
 
 
 def _path(model: LocalModel) -> Path:
