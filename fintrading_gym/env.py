@@ -5,7 +5,8 @@ from typing import Any, cast
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
-from gymnasium.error import ResetNeeded
+from gymnasium.error import CustomSpaceError, ResetNeeded
+from gymnasium.vector.utils import create_shared_memory
 
 from fintrading_gym import observations as view
 from fintrading_gym.errors import brief, lookup
@@ -86,7 +87,8 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
 
     ## Starting State
     Flat, at the close of the window's first day, or with `start="random"` of a day drawn so that the
-    episode fits into the window. The last position is marked to market, not closed.
+    episode fits into the window (an episode as long as the window leaves one such day). The last
+    position is marked to market, not closed.
 
     ## Episode End
     Truncation after `timesteps` decisions or on the window's last day: the market goes on, so nothing
@@ -157,11 +159,11 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
         if render_mode is not None:
             lookup("render mode", render_mode, dict.fromkeys(self.metadata["render_modes"]))
         positive("lookback", lookback)
-        if not (isinstance(cost_bps, int | float) and 0 <= cost_bps < float("inf")):
-            raise ValueError(f"cost_bps={cost_bps!r} is not a finite number of basis points >= 0")
+        if not isinstance(cost_bps, int | float | np.number) or isinstance(cost_bps, bool) or not 0 <= cost_bps <= 1e4:
+            raise ValueError(f"cost_bps={brief(cost_bps)} is not a number of basis points, 0..10000")
         # Below 30 attributes an instance shares its class's layout, and step() is 5 % faster.
         self.persona, self.observation, self.action = persona, observation, action
-        self.hold, self.cost_bps, self.start, self.render_mode = hold, cost_bps, start, render_mode
+        self.hold, self.cost_bps, self.start, self.render_mode = hold, float(cost_bps), start, render_mode
 
         first, days = self.window.span()
         self.timesteps = days - 1 if timesteps is None else min(positive("timesteps", timesteps), days - 1)
@@ -318,9 +320,21 @@ def market_returns(opens: Floats, closes: Floats, fill: str) -> tuple[Floats, Fl
     return market, overnight
 
 
+class TextSpace(spaces.Text):
+    """Text that Gymnasium's asynchronous environments refuse to share.
+
+    Their shared memory gives zeros for text, for ever and without a word (seen in 1.4.0).
+    """
+
+
+@create_shared_memory.register(TextSpace)
+def _refuse_shared_text(space: TextSpace, n: int = 1, ctx: Any = None) -> Any:
+    raise CustomSpaceError("text cannot be shared: gym.make_vec(..., vector_kwargs={'shared_memory': False})")
+
+
 def _observation_space(observation: str, lookback: int) -> spaces.Space[Any]:
     vector = spaces.Box(-view.LIMIT, view.LIMIT, (len(view.columns(lookback)),), np.float32)
-    text = spaces.Text(view.text_limit(lookback), charset=ASCII)
+    text = TextSpace(view.text_limit(lookback), charset=ASCII)
     both = spaces.Dict({"text": text, "vector": vector})
     return cast("spaces.Space[Any]", {"both": both, "text": text, "vector": vector}[observation])
 

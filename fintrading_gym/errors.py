@@ -24,6 +24,13 @@ class MissingExtra(ImportError):  # noqa: N818
         self.args = (need, extra)  # what a copy in another process is made from; the message stays
 
 
+class RunStopped(Exception):  # noqa: N818
+    """Nothing more is to be played: a limit of the run is reached, or what it needs cannot be had.
+
+    Unlike other exceptions of an agent it does not fail the episode, it ends the run; what is finished stays.
+    """
+
+
 def lookup(kind: str, name: object, table: Mapping[str, V]) -> V:
     """The entry `name` of `table`.
 
@@ -50,3 +57,8 @@ def did_you_mean(name: object, names: Iterable[str]) -> str:
 def brief(value: object) -> str:
     """`value` as a message shows it: on one line, and short."""
     return " ".join(reprlib.repr(value).split())
+
+
+def one_line(fault: BaseException) -> str:
+    """An exception's kind and message on one line."""
+    return f"{type(fault).__name__}: {' '.join(str(fault).split())}"

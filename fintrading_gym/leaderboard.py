@@ -1,16 +1,23 @@
 """Agents x tasks x seeds, and the table that ranks them."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fintrading_gym import __version__
+from fintrading_gym.errors import RunStopped
 from fintrading_gym.ledger import evaluate
-from fintrading_gym.rollout import Player, Task
+from fintrading_gym.replies import Decision
+from fintrading_gym.rollout import Agent, Episode, OnDay, Player, Task
 
 MIN_COVERAGE = 0.95  # of the days an agent must decide itself, or its score is the environment's holds
+AT_ONCE = 12  # episodes of agents that wait, by default: the evaluation's tasks
 AVERAGED = ("score", "cumulative_return", "excess", "regret", "luck", "sharpe_ratio", "max_drawdown", "coverage")
 
 Row = dict[str, Any]
@@ -20,29 +27,84 @@ def plan(players: Iterable[Player], tasks: Iterable[Task]) -> list[tuple[Player,
     """Every episode to play: tasks that differ only in what a player ignores are played once."""
     episodes = []
     for player in players:
+        ignored: dict[str, Any] = {} if player.traits.uses_persona else {"persona": ""}
+        ignored |= {} if player.traits.uses_seed else {"seed": 0}
         seen = set()
         for task in tasks:
-            key = (task.cell, player.traits.uses_persona and task.persona, player.traits.uses_seed and task.seed)
-            if key not in seen:
-                seen.add(key)
+            same = replace(task, **ignored)
+            if same not in seen:
+                seen.add(same)
                 episodes.append((player, task))
     return episodes
 
 
-def run(episodes: Iterable[tuple[Player, Task]]) -> Iterator[Row]:
-    """Play the episodes one by one; a row each, as it ends.
+def run(
+    episodes: Sequence[tuple[Player, Task]],
+    at_once: int = AT_ONCE,
+    on_day: Callable[[int, Agent, Decision | None], None] | None = None,
+) -> Iterator[tuple[int, Row]]:
+    """Play the episodes; of each, as it ends, its place in `episodes` and its row.
+
+    Players whose agents wait rather than compute (`Traits.concurrent`) play in threads, the others one after the
+    other in the caller's. What a player's episodes share is opened once and closed at the end, be it an early one.
 
     A row holds the agent and the task, `score` and everything `ledger.evaluate` gives, `coverage`
-    (share of days on which the agent really decided), `failure`, the table's sha256 and the version.
-    A failed episode has no score.
+    (share of days on which the agent really decided), `failure`, the table's sha256, the version, and the agent's
+    own `facts`. A failed episode has no score.
+
+    Args:
+        episodes: of `plan`.
+        at_once: threads.
+        on_day: called after each day with the episode's place, the agent and its decision, from any thread.
+
+    Raises:
+        RunStopped: nothing more can be played; the rows so far are good, and episodes under way are dropped.
     """
-    for player, task in episodes:
-        yield row_of(player, task)
+    stopped = threading.Event()
+
+    def note(place: int, agent: Agent, decision: Decision | None) -> None:
+        if stopped.is_set():
+            raise RunStopped("the run was stopped")
+        if on_day:
+            on_day(place, agent, decision)
+
+    with ThreadPoolExecutor(at_once) as threads, ExitStack() as run_long:
+        players = {id(player): player for player, _ in episodes}
+        opened = {key: run_long.enter_context(player.opened()) for key, player in players.items()}
+
+        def play(place: int) -> Row:
+            player, task = episodes[place]
+            return row_of(opened[id(player)], task, partial(note, place))
+
+        waiting = {threads.submit(play, k): k for k, (player, _) in enumerate(episodes) if player.traits.concurrent}
+        halt: RunStopped | None = None
+        try:
+            for place in sorted(set(range(len(episodes))) - set(waiting.values())):
+                yield place, play(place)
+                for done in [future for future in waiting if future.done() and not future.exception()]:
+                    yield waiting.pop(done), done.result()
+            for done in as_completed(waiting):
+                try:
+                    row = done.result()
+                except RunStopped as stop:  # the others end with the day they are at; what is finished still counts
+                    halt = halt or stop
+                    stopped.set()
+                else:
+                    yield waiting[done], row
+            if halt:
+                raise halt
+        finally:  # after an interrupt too: closing the models, which comes next, ends the calls under way
+            stopped.set()
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
-def row_of(player: Player, task: Task) -> Row:
-    """One episode as a row; see `run`."""
-    episode = player.play(task)
+def row_of(player: Player, task: Task, on_day: OnDay | None = None) -> Row:
+    """One episode, played, as a row; see `run`."""
+    return as_row(player, task, player.play(task, on_day))
+
+
+def as_row(player: Player, task: Task, episode: Episode) -> Row:
+    """An episode that the player has played as a row; see `run`."""
     numbers = evaluate(episode.ledger, task.hold, task.cost_bps) if episode.failure is None else {}
     return {
         "agent": player.name,
@@ -59,6 +121,7 @@ def row_of(player: Player, task: Task) -> Row:
         "failure": episode.failure,
         "data_sha256": task.window.load().sha256,
         "version": __version__,
+        **episode.facts,
     }
 
 

@@ -1,5 +1,6 @@
 """What an agent sees on a day: the vector view and the text view of one and the same state."""
 
+import math
 import struct
 from functools import cache
 
@@ -141,7 +142,7 @@ def _trend(close: Floats, t: int, back: int) -> str:
 
 def _bar(prices: Prices, d: int) -> str:
     numbers = (_price(getattr(prices, name)[d]) for name in BARS[:4])
-    return f"{prices.date[d]} {' '.join(f'{n:>9}' for n in numbers)} {prices.volume[d]:>12.0f}\n"
+    return f"{prices.date[d]} {' '.join(f'{n:>9}' for n in numbers)} {_volume(prices.volume[d]):>12}\n"
 
 
 def text_view(
@@ -172,7 +173,13 @@ def text_view(
 
 
 def _price(price: float) -> str:
-    return f"{price:.2f}" if price >= 10 else f"{price:.4f}"
+    if price >= 10:
+        return f"{price:.2f}"
+    return f"{price:.{max(4, 4 - math.floor(math.log10(price)))}f}"  # five digits that say something
+
+
+def _volume(shares: float) -> str:
+    return f"{shares:.0f}" if shares >= 1000 else f"{shares:.6g}"
 
 
 def _percent(fraction: float) -> str:
@@ -185,4 +192,4 @@ def _log_return(close: Floats, t: int, back: int) -> float:
 
 def text_limit(lookback: int) -> int:
     """Longest text in characters, for the observation space."""
-    return 1300 + 80 * lookback
+    return 1200 + (10 + 4 * 20 + 21) * lookback  # a date, four prices and a volume, the longest that a table may hold

@@ -1,9 +1,11 @@
 """Who plays, what is played, and one episode of it."""
 
 import importlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import EntryPoint, entry_points
+from operator import index
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,15 +15,19 @@ import numpy as np
 
 from fintrading_gym import ENV_ID
 from fintrading_gym.env import market_returns
-from fintrading_gym.errors import UnknownName, brief, lookup
+from fintrading_gym.errors import MissingExtra, RunStopped, UnknownName, brief, lookup, one_line
 from fintrading_gym.ledger import Ledger
-from fintrading_gym.replies import ACTIONS, Decision
+from fintrading_gym.metrics import fintrading_score
+from fintrading_gym.replies import ACTIONS, Decision, parse
 from fintrading_gym.windows import Floats, Window, find_window
 
 GROUP = "fintrading_gym.agents"  # the entry-point group that players are found by
 
 # From the observation to a decision: a Decision, an action's index, or None for no decision.
 Agent = Callable[[Any], Decision | int | None]
+OnDay = Callable[[Agent, Decision | None], None]
+# An agent is strangers' code: whatever it raises, a call of exit() too, ends its own episode and is told.
+FAULTS = (Exception, SystemExit)
 
 
 @dataclass(frozen=True)
@@ -36,23 +42,32 @@ class Task:
     cost_bps: float = 0.0
     fill: str = "close"
     lookback: int = 7
-    detail: str = "full"
+    detail: str | None = None  # None: as the agent wishes in its attribute `detail`, if it has one, else "full"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.seed, int | np.integer) or self.seed < 0:
+            raise ValueError(f"seed={brief(self.seed)} is not a whole number >= 0")
 
     @property
     def window(self) -> Window:
         """The days of the cell."""
         return find_window(self.cell)
 
+    @property
+    def decisions(self) -> int:
+        """How many there are in the episode."""
+        possible = self.window.span()[1] - 1
+        return possible if self.timesteps is None else min(self.timesteps, possible)
+
     def make(self, **keywords: Any) -> gym.Env[Any, Any]:
-        """The task's environment; `keywords` (observation, action, render_mode) are passed on."""
+        """The task's environment; `keywords` (observation, action, detail, render_mode) come first."""
         settings = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "seed"}
-        return gym.make(ENV_ID, **settings, **keywords)
+        return gym.make(ENV_ID, **{**settings, "detail": self.detail or "full", **keywords})
 
     def market(self) -> tuple[Floats, Floats]:
         """Log returns of the days played, and their part before the fill: the future, for the oracle alone."""
-        first, days = self.window.span()
-        days = days if self.timesteps is None else min(days, self.timesteps + 1)
-        prices, inside = self.window.load(), slice(first, first + days)
+        first = self.window.span()[0]
+        prices, inside = self.window.load(), slice(first, first + self.decisions + 1)
         return market_returns(prices.open[inside], prices.close[inside], self.fill)
 
 
@@ -65,13 +80,14 @@ class Episode:
     score: float | None  # fintrading_score; None: the agent failed
     failure: str | None = None  # why the episode was broken off; None: played to the end
     log: tuple[dict[str, Any], ...] = ()  # what the agent kept of each day in its attribute `log`, if it has one
+    facts: Mapping[str, Any] = field(default_factory=dict)  # columns of its row, from its attribute `facts`
 
 
 def rollout(
     agent: Agent,
     env: gym.Env[Any, Any],
     seed: int | None = None,
-    on_day: Callable[[Agent], None] | None = None,
+    on_day: OnDay | None = None,
 ) -> Episode:
     """Play one episode.
 
@@ -82,27 +98,33 @@ def rollout(
         agent: called once a day with the observation.
         env: of `gym.make("FinMemTrading-v0", ...)`, wrapped or not.
         seed: for `env.reset`.
-        on_day: called with the agent after each day, to show progress.
+        on_day: called after each day with the agent and its decision, to show progress.
+
+    Raises:
+        RunStopped: by the agent or `on_day`: not the episode's failure, but the end of the run it belongs to.
     """
     game: Any = env.unwrapped
-    observation, info = env.reset(seed=seed)
+    observation, _ = env.reset(seed=seed)
     decisions: list[Decision | None] = []
     over = False
     while not over:
         try:
             answer = agent(observation)
-            observation, _, _, over, info = env.step(_as_action(answer))
-        except Exception as fault:  # strangers' code: whatever it raises ends its own episode, and is told
-            failure = f"day {len(decisions) + 1}: {type(fault).__name__}: {fault}"
-            return Episode(game.ledger(), tuple(decisions), None, failure, _log(agent))
+            observation, _, _, over, _ = env.step(_as_action(answer))
+        except RunStopped:
+            raise
+        except FAULTS as fault:
+            failure = f"day {len(decisions) + 1}: {one_line(fault)}"
+            return Episode(game.ledger(), tuple(decisions), None, failure, **_kept(agent))
         decisions.append(_as_decision(answer))
         if on_day:
-            on_day(agent)
-    return Episode(info["ledger"], tuple(decisions), info["score"], log=_log(agent))
+            on_day(agent, decisions[-1])
+    ledger = game.ledger()  # not of the last info: a TimeLimit ends an episode before there is one
+    return Episode(ledger, tuple(decisions), fintrading_score(ledger.log_return, ledger.valid), **_kept(agent))
 
 
-def _log(agent: Agent) -> tuple[dict[str, Any], ...]:
-    return tuple(getattr(agent, "log", ()))
+def _kept(agent: Agent) -> dict[str, Any]:
+    return {"log": tuple(getattr(agent, "log", ())), "facts": dict(getattr(agent, "facts", {}))}
 
 
 def _as_action(answer: Any) -> Any:
@@ -112,9 +134,10 @@ def _as_action(answer: Any) -> Any:
 
 
 def _as_decision(answer: Any) -> Decision | None:
-    if isinstance(answer, int | np.integer):
-        return Decision(ACTIONS[int(answer)])
-    return answer if isinstance(answer, Decision) else None
+    """What the environment took without complaint: an index, a reply, a decision, or None."""
+    if answer is None or isinstance(answer, Decision):
+        return answer
+    return Decision(ACTIONS[index(answer)]) if hasattr(answer, "__index__") else parse(answer)
 
 
 # ----------------------------------------------------------------------------------------- the players
@@ -137,27 +160,47 @@ class Player:
 
     name: str
     factory: Callable[..., Agent]
-    argument: str | None = None
+    argument: Any = None
     options: Mapping[str, Any] = field(default_factory=dict)  # of those that `traits.options` names
 
     @property
     def traits(self) -> Traits:
-        """What the factory says of itself."""
-        traits: Traits = getattr(self.factory, "traits", Traits())
-        return traits
+        """What the factory says of itself; it may say so by a function of the argument and the options."""
+        told: Traits | Callable[[Any, Mapping[str, Any]], Traits] = getattr(self.factory, "traits", Traits())
+        return told if isinstance(told, Traits) else told(self.argument, self.options)
 
-    def play(self, task: Task, on_day: Callable[[Agent], None] | None = None) -> Episode:
-        """One episode by an agent made for it; `on_day` as in `rollout`."""
-        arguments = (task,) if self.argument is None else (task, self.argument)
-        env = task.make()
-        try:
-            agent = self.factory(*arguments, **self.options)
-        except Exception as fault:  # a stranger's factory, as in `rollout`
-            return Episode(Ledger(), (), None, f"before day 1: {type(fault).__name__}: {fault}")
-        if not callable(agent):
-            told = f"the factory gave {brief(agent)} and not an agent, a callable from observation to decision"
-            return Episode(Ledger(), (), None, f"before day 1: {told}")
-        return rollout(agent, env, task.seed, on_day)
+    @contextmanager
+    def opened(self) -> Iterator["Player"]:
+        """The player for the length of a run, with what its episodes share, such as the connections of a model.
+
+        A factory that shares something has an attribute `shared`: a context manager of the argument and the options
+        that gives what takes their place. What it raises ends the run before it begins.
+        """
+        shared = getattr(self.factory, "shared", None)
+        if shared is None:
+            yield self
+            return
+        with shared(self.argument, **self.options) as (argument, options):
+            yield replace(self, argument=argument, options=options)
+
+    def play(self, task: Task, on_day: OnDay | None = None) -> Episode:
+        """One episode by an agent made for it; `on_day` and what is raised as in `rollout`."""
+        env = task.make()  # a wrong setting is told before there is an agent
+        with self.opened() as player:
+            arguments = (task,) if player.argument is None else (task, player.argument)
+            try:
+                agent = player.factory(*arguments, **player.options)
+            except RunStopped:
+                raise
+            except FAULTS as fault:
+                return Episode(Ledger(), (), None, f"before day 1: {one_line(fault)}")
+            if not callable(agent):
+                told = f"the factory gave {brief(agent)} and not an agent, a callable from observation to decision"
+                return Episode(Ledger(), (), None, f"before day 1: {told}")
+            wished = getattr(agent, "detail", None)
+            if task.detail is None and wished is not None:
+                env = task.make(detail=wished)
+            return rollout(agent, env, task.seed, on_day)
 
 
 def registered() -> dict[str, EntryPoint]:
@@ -176,7 +219,7 @@ def find_player(spec: str | Callable[..., Agent]) -> Player:
     name, _, rest = spec.partition(":")
     known = registered()
     if name in known:
-        return Player(spec, known[name].load(), rest or None)
+        return Player(spec, load(known[name]), rest or None)
     if not rest and not known:
         raise UnknownName(f"No agent {spec!r}; agents come with an installed package: pip install -e .")
     if not rest:
@@ -185,9 +228,27 @@ def find_player(spec: str | Callable[..., Agent]) -> Player:
         raise UnknownName(f"No agent {spec!r}; a module is named without its ending: {Path(name).stem}:{rest}")
     try:
         module = importlib.import_module(name)
-    except (ImportError, SyntaxError, TypeError) as fault:  # TypeError: a relative name
-        raise UnknownName(f"No agent {spec!r}: {fault}; registered are {list(known)}, else module:callable") from fault
+    except FAULTS as fault:  # a module runs as it is imported
+        raise UnknownName(
+            f"No agent {spec!r}: {one_line(fault)}; registered are {list(known)}, else module:callable"
+        ) from fault
     return Player(spec, lookup(f"callable in {name}", rest, _callables(module)))
+
+
+def load(point: EntryPoint) -> Callable[..., Agent]:
+    """The factory behind an entry point.
+
+    Raises:
+        MissingExtra: it needs what is not installed.
+        UnknownName: it cannot be imported.
+    """
+    try:
+        factory: Callable[..., Agent] = point.load()
+    except MissingExtra:
+        raise
+    except FAULTS as fault:
+        raise UnknownName(f"Agent {point.name!r} ({point.value}) cannot be loaded: {one_line(fault)}") from fault
+    return factory
 
 
 def _callables(module: ModuleType) -> dict[str, Callable[..., Agent]]:

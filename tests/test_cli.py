@@ -7,13 +7,17 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+import typer
 from conftest import table_of
 
-from fintrading_gym import __version__
-from fintrading_gym.windows import CELLS, DATA
+from fintrading_gym import __version__, cli
+from fintrading_gym.cli import LEARNERS, ON_BOARD
+from fintrading_gym.rollout import registered
+from fintrading_gym.windows import CELLS, DATA, bundled
 
 FINTRADING = str(Path(sys.executable).with_name("fintrading"))
 
@@ -29,6 +33,8 @@ def broken(task):
     return decide
 
 def slow(task):
+    open("slow_agent_began", "w").close()
+
     def decide(observation):
         time.sleep(0.2)
         return 2
@@ -152,9 +158,11 @@ def test_an_interrupt_keeps_what_is_finished_and_ends_with_130(folder):
     process = subprocess.Popen(
         [FINTRADING, *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    time.sleep(5)  # flat is done by then, the slow agent needs ten seconds an episode
+    while not (folder / "slow_agent_began").exists():  # it plays after flat
+        assert process.poll() is None
+        time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "flat" in out
     assert len((folder / "rows.csv").read_text().splitlines()) == 2
@@ -184,14 +192,71 @@ def test_the_module_is_the_command_line():
 
 
 def test_a_board_fits_into_80_columns():
-    words = ["leaderboard", "--cells", "tsla_main", "--timesteps", "5", "--seeds", "1"]
+    agents = ON_BOARD.replace(LEARNERS, "")
+    words = ["leaderboard", "--agents", agents, "--cells", "tsla_main", "--timesteps", "5", "--seeds", "1"]
     done = subprocess.run([FINTRADING, *words], capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"})
     assert "…" not in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not LEARNERS, reason="needs the extra rl")
+def test_the_usual_board_trains_the_learners_once_and_tells_of_their_days(folder, monkeypatch):
+    monkeypatch.setenv("FINTRADING_CACHE", str(folder / "cache"))
+    boards = [
+        run("leaderboard", "--cells", "spy_bear_2022", "--seeds", 2, "--json", name, cwd=folder).stdout
+        for name in ("a.json", "b.json")
+    ]
+    assert boards[0] == boards[1]
+    assert (folder / "a.json").read_bytes() == (folder / "b.json").read_bytes()
+    rows = [row for row in json.loads((folder / "a.json").read_text()) if row["agent"] in LEARNERS.split(",")[:-1]]
+    assert [(row["seed"], row["policy_seed"], row["trained_until"]) for row in rows] == [
+        (seed, seed, "2021-12-31") for _ in range(3) for seed in range(2)
+    ]
+    assert len(list((folder / "cache/policies").iterdir())) == 6
 
 
 def test_all_personas_can_be_asked_for():
     done = run("leaderboard", "--agents", "flat,random", "--cells", "tsla_main", "--personas", "all", "--seeds", 1)
     assert "0.708" in done.stdout
+
+
+def test_data_check_holds_the_bundled_tables_against_the_manifest(monkeypatch, tmp_path, capsys):
+    for path in DATA.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "SPY.csv").write_text((DATA / "SPY.csv").read_text().replace("368.79", "368.78", 1))
+    monkeypatch.setattr("fintrading_gym.windows.DATA", tmp_path)
+    with pytest.raises(typer.Exit) as end:
+        cli.data_check(None)
+    assert end.value.exit_code == 1
+    assert "BAD  SPY.csv: sha256" in capsys.readouterr().out
+
+
+def test_data_fetch_writes_where_it_is_told(monkeypatch, tmp_path, capsys):
+    asked = []
+
+    def fetch(ticker, first, last, path):
+        asked.append((ticker, first, last, path))
+        return bundled("SPY")
+
+    monkeypatch.setattr("fintrading_gym.fetch.fetch", fetch)
+    cli.data_fetch("IBM", "2024-01-02", "2024-06-28", tmp_path / "x.csv")
+    cli.data_fetch("IBM", "2024-01-02", "2024-06-28", None)
+    assert [call[3] for call in asked] == [tmp_path / "x.csv", Path("IBM.csv")]
+    assert "627 days" in capsys.readouterr().out
+
+
+def test_agents_lists_a_broken_plugin_with_its_fault(monkeypatch, capsys):
+    point = EntryPoint("evil", "no_such_module_at_all:agent", "fintrading_gym.agents")
+    monkeypatch.setattr(cli, "registered", lambda: {"evil": point, **registered()})
+    cli.agents()
+    told = capsys.readouterr().out
+    assert "cannot be loaded" in " ".join(told.split())
+    assert "buy_and_hold" in told
+
+
+def test_the_seed_of_play_reaches_the_agent():
+    plays = [run("play", "random", "--seed", seed, "--timesteps", 20, "--json").stdout for seed in (1, 1, 2)]
+    assert plays[0] == plays[1] != plays[2]
 
 
 def test_data_check_tells_every_bad_file_and_ends_with_1(tmp_path):

@@ -329,6 +329,12 @@ def test_make_vec_async_carries_text_without_shared_memory():
     envs.close()
 
 
+@pytest.mark.parametrize("observation", ["text", "both"])
+def test_make_vec_async_refuses_to_share_text_and_says_what_to_do(observation):
+    with pytest.raises(ValueError, match="shared_memory=False"):
+        gym.make_vec(ID, 2, vectorization_mode="async", observation=observation)
+
+
 def test_a_pickled_environment_goes_on_where_it_was():
     env = FinMemTradingEnv(start="random", timesteps=10)
     env.reset(seed=5)
@@ -357,6 +363,23 @@ def test_human_prints_each_day(four_days, capsys):
     play(env, [BUY] * 3)
     lines = capsys.readouterr().out.splitlines()
     assert [line[:10] for line in lines] == ["2022-01-03", "2022-01-04", "2022-01-05", "2022-01-06"]
+
+
+def test_the_picture_marks_buys_and_sells_and_draws_the_equity(four_days, monkeypatch):
+    figures = pytest.importorskip("matplotlib.figure")
+    drawn = []
+    original = figures.Figure.subplots
+    monkeypatch.setattr(
+        figures.Figure, "subplots", lambda self, *a, **k: drawn.append(original(self, *a, **k)) or drawn[-1]
+    )
+    env = gym.make(ID, cell=four_days, render_mode="rgb_array")
+    play(env, [BUY, HOLD, SELL])
+    env.render()
+    above, below = drawn[0]
+    marks = {marked.get_label(): marked.get_offsets().tolist() for marked in above.collections}
+    assert marks == {"buy": [[0.0, 100.0]], "sell": [[2.0, 99.0]]}
+    assert above.lines[0].get_ydata().tolist() == pytest.approx([100, 110, 99, 99])
+    assert below.lines[0].get_ydata().tolist() == pytest.approx([0, log(1.1), log(0.99), log(0.99)])
 
 
 def test_rgb_array_changes_with_what_happens(four_days):
@@ -447,6 +470,8 @@ def test_what_is_no_reply_is_refused_in_text_mode(action):
         ({"cost_bps": -1}, "cost_bps=-1"),
         ({"cost_bps": float("nan")}, "cost_bps=nan"),
         ({"cost_bps": "1"}, "cost_bps='1'"),
+        ({"cost_bps": True}, "cost_bps=True"),
+        ({"cost_bps": 1e5}, "0..10000"),
     ],
 )
 def test_a_wrong_keyword_is_told_in_one_line(keywords, words):

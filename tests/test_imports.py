@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 # From the top to the ground: a package may import itself and what stands right of it.
 ORDER = ("benchmarks", "fintrading_eval", "fintrading_agents", "fintrading_gym")
-HEAVY = ("pandas", "matplotlib", "torch", "stable_baselines3", "openai", "typer", "rich", "yfinance", "numba")
+CLIENTS = ("openai", "tenacity", "genai_prices", "xllamacpp")
+HEAVY = ("pandas", "matplotlib", "torch", "stable_baselines3", "typer", "rich", "yfinance", "numba", *CLIENTS)
 # Inside the game: what each of the low modules may import of the package.
 GROUND = {
     "errors": set(),
@@ -75,3 +76,9 @@ def test_importing_the_game_costs_little_beside_gymnasium():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ast.literal_eval(done.stdout) == ["fintrading_gym"]
+
+
+def test_importing_the_seat_loads_no_model_client():
+    code = f"import sys, fintrading_agents.llm; print([m for m in {CLIENTS!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

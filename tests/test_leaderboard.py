@@ -1,10 +1,14 @@
 """Which episodes are played, and how they are ranked."""
 
+import time
+
 import pytest
 
+from fintrading_gym.errors import RunStopped
 from fintrading_gym.leaderboard import plan, rank, run
+from fintrading_gym.metrics import earned, hindsight, luck
 from fintrading_gym.observations import PERSONAS
-from fintrading_gym.rollout import Player, Task, find_player
+from fintrading_gym.rollout import Player, Task, Traits, find_player
 from fintrading_gym.windows import CELLS, EVALUATION
 
 TASKS = [
@@ -23,8 +27,28 @@ def test_what_a_player_ignores_is_not_played_again():
     assert count == {"flat": 2, "random": 4, "model": 12}
 
 
+def test_tasks_that_differ_in_the_game_are_all_played():
+    tasks = [Task(hold="keep"), Task(hold="flat"), Task(timesteps=10), Task(cost_bps=1.0), Task(hold="keep")]
+    assert len(plan([find_player("random")], tasks)) == 4
+    assert len(plan([find_player("flat")], [Task(seed=1), Task(seed=2)])) == 1
+
+
+def test_a_row_is_settled_by_its_tasks_own_rules():
+    task = Task("tsla_main", hold="flat", cost_bps=25.0, fill="next_open")
+    ((_, row),) = run([(find_player("momentum"), task)])
+    market, overnight = task.market()
+    always = earned(market, [2] * len(market), overnight=overnight, hold="flat", cost_bps=25.0)[1]
+    assert row["buy_and_hold"] == pytest.approx(always.sum())
+    assert row["oracle"] == pytest.approx(hindsight(market, overnight=overnight, hold="flat", cost_bps=25.0)[1])
+    ledger = find_player("momentum").play(task).ledger
+    shares = [ledger.action.count(action) / len(ledger.action) for action in range(3)]
+    rules = {"overnight": overnight, "hold": "flat", "cost_bps": 25.0}
+    assert row["luck"] == luck(ledger.log_return, market, shares, **rules)
+    assert row["luck"] != luck(ledger.log_return, market, shares)
+
+
 def test_a_row_tells_the_task_the_numbers_and_where_they_come_from():
-    (row,) = run([(find_player("momentum"), Task("spy_bear_2022", cost_bps=1.0))])
+    ((_, row),) = run([(find_player("momentum"), Task("spy_bear_2022", cost_bps=1.0))])
     assert row["persona"] is None
     assert row["seed"] is None
     assert (row["cell"], row["timesteps"], row["hold"], row["fill"], row["cost_bps"]) == (
@@ -37,7 +61,7 @@ def test_a_row_tells_the_task_the_numbers_and_where_they_come_from():
 
 
 def test_doing_nothing_scores_0708():
-    (row,) = run([(find_player("flat"), Task())])
+    ((_, row),) = run([(find_player("flat"), Task())])
     assert row["score"] == pytest.approx((0.5 + 1 / 3 + 1 + 1) / 4)
 
 
@@ -66,16 +90,63 @@ def test_who_knows_the_future_fails_or_does_not_decide_is_shown_without_a_rank()
 
 
 def test_a_failed_episode_has_no_score_that_looks_fine():
-    (row,) = run([(Player("bad", lambda task: lambda observation: 9), Task())])
+    ((_, row),) = run([(Player("bad", lambda task: lambda observation: 9), Task())])
     assert row["score"] is None
     assert row["coverage"] == 0.0
     assert "cumulative_return" not in row
 
 
+def waiting(task):
+    return lambda observation: time.sleep(0.05) or 2
+
+
+waiting.traits = Traits(concurrent=True)
+
+
+def test_agents_that_wait_play_at_the_same_time_and_rows_say_whose_they_are():
+    episodes = plan([find_player("flat"), Player("waiting", waiting)], [Task(cell, timesteps=4) for cell in CELLS])
+    started = time.monotonic()
+    rows = dict(run(episodes, at_once=10))
+    assert time.monotonic() - started < 10 * 4 * 0.05
+    assert sorted(rows) == list(range(20))
+    assert all(
+        rows[k]["agent"] == player.name and rows[k]["cell"] == task.cell for k, (player, task) in enumerate(episodes)
+    )
+
+
+def test_a_run_that_is_stopped_gives_what_was_finished_before_it_says_so():
+    def limited(task):
+        def decide(observation):
+            if task.cell == "nvda_bull_2023":
+                raise RunStopped("no more tokens")
+            time.sleep(0.02 if task.timesteps == 1 else 0.1)
+            return 2
+
+        return decide
+
+    limited.traits = Traits(concurrent=True)
+    tasks = [Task("tsla_main", timesteps=1), Task("nvda_bull_2023"), Task("spy_bear_2022"), Task("tsla_ablation")]
+    rows = []
+    with pytest.raises(RunStopped, match="no more tokens"):
+        rows.extend(run(plan([find_player("flat"), Player("limited", limited)], tasks), at_once=4))
+    assert sorted(place for place, _ in rows) == [0, 1, 2, 3, 4]  # the rule's four, and the one that was a day long
+
+
+def test_facts_of_an_agent_are_columns_of_its_row():
+    class Telling:
+        facts = {"model": "m", "tokens_in": 7}  # noqa: RUF012
+
+        def __call__(self, observation):
+            return 1
+
+    ((_, row),) = run([(Player("telling", lambda task: Telling()), Task())])
+    assert (row["model"], row["tokens_in"]) == ("m", 7)
+
+
 def test_the_whole_first_board_ranks_seven_and_shows_the_oracle():
     names = ["buy_and_hold", "short_and_hold", "flat", "random", "momentum", "mean_reversion", "sma_cross", "oracle"]
     players = [find_player(name) for name in names]
-    rows = list(run(plan(players, [Task(cell) for cell in EVALUATION])))
+    rows = [row for _, row in run(plan(players, [Task(cell) for cell in EVALUATION]))]
     standings = rank(rows, [p.name for p in players if not p.traits.ranked])
     assert [s.rank for s in standings] == [1, 2, 3, 4, 5, 6, 7, None]
     assert standings[-1].agent == "oracle"

@@ -114,6 +114,19 @@ def test_the_text_space_has_room_for_every_lookback(lookback):
     assert len(observation["vector"]) == 5 * lookback + 12 == len(view.columns(lookback))
 
 
+@given(price=st.floats(1e-12, 1e15))
+def test_a_price_keeps_four_digits_however_small_it_is(price):
+    assert float(view._price(price)) == pytest.approx(price, rel=6e-4)
+
+
+def test_personas_say_what_their_names_say():
+    words = view.PERSONAS
+    assert all("risk-seeking: large swings" in stance for stance in words["risk_seeking"])
+    assert all("risk-averse: keeping what you have" in stance for stance in words["risk_averse"])
+    assert ["risk-seeking" in stance for stance in words["adaptive"]] == [True, False]
+    assert ["risk-averse" in stance for stance in words["adaptive"]] == [False, True]
+
+
 def test_personas_are_words_in_the_text_and_nothing_else():
     texts, rest = set(), set()
     for persona in view.PERSONAS:
@@ -138,7 +151,7 @@ def test_the_adaptive_persona_turns_with_the_cumulative_return():
 
 
 @given(
-    closes=st.lists(st.floats(1e-4, 1e6), min_size=2, max_size=40),
+    closes=st.lists(st.floats(1e-11, 1e14), min_size=2, max_size=40),
     lookback=st.integers(1, 10),
     actions=st.lists(st.integers(0, 2), min_size=39, max_size=39),
 )

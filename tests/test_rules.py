@@ -56,6 +56,25 @@ def test_what_a_rule_does_while_prices_rise(name, position):
     assert set(ledger.position) == {position}
 
 
+@pytest.mark.parametrize(
+    ("name", "actions"),
+    [
+        ("momentum", [2, 2, 2, 2, 0, 0]),  # down against three days ago from the fifth day on
+        ("mean_reversion", [0, 0, 0, 0, 2, 2]),  # below five days ago from then on
+        ("sma_cross", [2, 2, 2, 2, 0, 0]),  # mean of three days below that of seven
+    ],
+)
+def test_a_rule_turns_with_the_prices(name, actions):
+    closes = [100.0 + k for k in range(30)] + [131.0, 131.5, 131.2, 131.1, 127.0, 124.0, 120.0]
+    ledger = find_player(name).play(Task(window_of(closes, skip=30))).ledger
+    assert list(ledger.action) == actions
+
+
+def test_random_draws_evenly():
+    actions = [a for seed in range(40) for a in find_player("random").play(Task(seed=seed)).ledger.action]
+    assert np.bincount(actions, minlength=3) / len(actions) == pytest.approx([1 / 3] * 3, abs=0.04)
+
+
 @pytest.mark.parametrize("name", ["momentum", "mean_reversion", "sma_cross"])
 def test_a_rule_holds_while_prices_stand_still(name):
     assert set(find_player(name).play(Task(window_of([100.0] * 30))).ledger.action) == {1}

@@ -1,0 +1,160 @@
+"""What the models of one run share: settings, one event loop, the cache, bounds and limits."""
+
+import asyncio
+import concurrent.futures
+import threading
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache as once
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fintrading_agents.folders import cache_folder
+from fintrading_agents.models.cache import MODES, Cache
+from fintrading_agents.models.reply import STRUCTURED, ModelFailure, Reply
+from fintrading_gym.errors import RunStopped, lookup
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How models are called in a run. The command line's flags have the same names."""
+
+    base_url: str | None = None  # of openai/...; None: OPENAI_BASE_URL, else OpenAI's own
+    temperature: float | None = None  # None: 0.7, FinMem's; of a local model 0, so that it is the same every time
+    max_tokens: int | None = None  # of a reply, reasoning included; None: 4096, of a local model 64
+    structured: str = "auto"  # a key of reply.STRUCTURED; "auto": the best that the endpoint takes
+    cache: str = "readwrite"  # a key of cache.MODES
+    cache_file: str | None = None  # None: replies.sqlite in the user's cache folder
+    prices: str | None = None  # a TOML table over the published prices; see prices.find_price
+    in_flight: int = 12  # requests at a time to one endpoint
+    attempts: int = 5  # of one call
+    timeout: float = 120.0  # seconds of one attempt
+    patience: float = 600.0  # seconds of one call with its pauses
+    token_limit: int | None = None  # of the whole run, input and output; None: no limit
+    usd_limit: float | None = None
+    seconds_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        lookup("cache mode", self.cache, MODES)
+        lookup("structured output", self.structured, {"auto": None, **STRUCTURED})
+        if self.temperature is not None and not 0 <= self.temperature < float("inf"):
+            raise ValueError(f"temperature={self.temperature!r} is not a number >= 0")
+        for name in ("max_tokens", "in_flight", "attempts", "timeout", "patience", *LIMITS):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"{name}={value!r} is not a number > 0")
+
+
+LIMITS = ("token_limit", "usd_limit", "seconds_limit")
+
+
+@once
+def _loop() -> asyncio.AbstractEventLoop:
+    """The loop on which every model call of the process runs, in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="fintrading-models", daemon=True).start()
+    return loop
+
+
+def wait(call: Coroutine[Any, Any, T]) -> T:
+    """Run a model's coroutine on the loop of all models, and wait for it in an agent's own thread.
+
+    Raises:
+        RunStopped: the model was closed meanwhile.
+    """
+    future = asyncio.run_coroutine_threadsafe(call, _loop())
+    try:
+        return future.result()
+    except concurrent.futures.CancelledError:
+        raise RunStopped("the model was closed") from None
+    except BaseException:  # an interrupt: nobody waits for the answer any more
+        future.cancel()
+        raise
+
+
+class Endpoint:
+    """One endpoint's bound on requests in flight, and the time at which it wants to hear from us again."""
+
+    def __init__(self, in_flight: int):
+        self.slots = asyncio.Semaphore(in_flight)
+        self._opens = 0.0  # time.monotonic
+
+    def close_for(self, seconds: float) -> None:
+        """Nobody asks for so long: what one call was told holds for all."""
+        self._opens = max(self._opens, time.monotonic() + seconds)
+
+    async def opened(self, patience: float, url: str) -> None:
+        """Wait until one may ask.
+
+        Raises:
+            ModelFailure: that takes more than `patience` seconds.
+        """
+        while (seconds := self._opens - time.monotonic()) > 0:
+            if seconds > patience:
+                told = f"it wants no request for {seconds:.0f} s"
+                raise ModelFailure("rate_limit", told, url=url, retry_after=seconds)
+            await asyncio.sleep(seconds)
+
+
+class Session:
+    """A run's cache, endpoints, calls under way, and what it has spent. Used on the models' loop alone."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        path = Path(settings.cache_file) if settings.cache_file else cache_folder() / "replies.sqlite"
+        self.cache = None if settings.cache == "off" else Cache(path, create=settings.cache != "replay")
+        self.flights: dict[str, asyncio.Task[Reply]] = {}  # by cache key
+        self.users = 0
+        self._endpoints: dict[str, Endpoint] = {}
+        self._tokens, self._usd, self._started = 0, 0.0, time.monotonic()
+        self._counted = True  # False: a reply came without its usage
+
+    def endpoint(self, url: str, in_flight: int) -> Endpoint:
+        """The endpoint's own bound."""
+        return self._endpoints.setdefault(url, Endpoint(in_flight))
+
+    def check(self) -> None:
+        """Before a call: may more be spent? Calls in flight can still pass the limit, by what they use.
+
+        Raises:
+            RunStopped: no.
+        """
+        spent = (self._tokens, round(self._usd, 6), round(time.monotonic() - self._started, 1))
+        for name, used in zip(LIMITS, spent, strict=True):
+            limit = getattr(self.settings, name)
+            if limit is not None and used >= limit:
+                kept = f"; what was paid for is kept in {self.cache.path}" if self.cache else ""
+                raise RunStopped(f"{name}={limit} is reached ({used} used){kept}")
+            if limit is not None and not self._counted and name != "seconds_limit":
+                raise RunStopped(f"{name}={limit} cannot be kept: the endpoint does not say what a reply used")
+
+    def spend(self, reply: Reply) -> None:
+        """Count a call that was paid for."""
+        self._counted = self._counted and reply.usage is not None
+        self._tokens += reply.usage.input + reply.usage.output if reply.usage else 0
+        self._usd += reply.cost or 0.0
+
+
+_open: dict[Settings, Session] = {}
+_opening = threading.Lock()
+
+
+@contextmanager
+def session(settings: Settings) -> Iterator[Session]:
+    """The session of these settings, one for all who have it open at the same time."""
+    with _opening:
+        shared = _open.get(settings) or _open.setdefault(settings, Session(settings))
+        shared.users += 1
+    try:
+        yield shared
+    finally:
+        with _opening:
+            shared.users -= 1
+            if not shared.users:
+                del _open[settings]
+                if shared.cache:
+                    shared.cache.close()

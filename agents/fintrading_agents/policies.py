@@ -1,0 +1,206 @@
+"""Trained policies as files, numbers and JSON alone, and the days that each of them may be played on."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, is_zipfile
+from zlib import error as ZlibError  # noqa: N812 - an exception, whatever its name says
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fintrading_agents.folders import cache_folder
+from fintrading_gym import __version__
+from fintrading_gym.errors import lookup
+from fintrading_gym.observations import columns
+from fintrading_gym.replies import ACTIONS
+from fintrading_gym.rollout import Task
+from fintrading_gym.windows import Window, iso_date
+
+Array = NDArray[np.float32]
+Recipe = dict[str, Any]  # JSON: all that decides a policy's weights on one machine
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0)}
+GAME = ("hold", "cost_bps", "fill", "lookback")  # what a policy was trained to play, beside the days
+MAX_BYTES = 1 << 26  # of a file, unpacked; a policy of the usual size has 30 kB
+
+
+class PolicyError(ValueError):
+    """A file that is no stored policy, or a policy that may not play a task."""
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """An agent: a feed-forward network from the vector view to the three actions, whose highest output is taken."""
+
+    recipe: Recipe  # of `recipe_of`
+    layers: tuple[tuple[Array, Array], ...]  # (out, in) weights and (out,) biases, float32, first layer first
+    libraries: dict[str, str] = field(default_factory=dict)  # name: version of those that trained it
+
+    def __call__(self, observation: Any) -> int:
+        """The decision of a day."""
+        return int(np.argmax(self.outputs(observation["vector"])))
+
+    def outputs(self, vectors: Array) -> Array:
+        """Logits or values of sell, hold, buy: (..., columns) float32 to (..., 3) float32."""
+        *hidden, (weights, bias) = self.layers
+        for inner, shift in hidden:
+            vectors = ACTIVATIONS[self.recipe["hyperparameters"]["activation"]](vectors @ inner.T + shift)
+        return vectors @ weights.T + bias
+
+    @property
+    def last_day(self) -> str:
+        """The latest day it was trained on."""
+        return max(str(span["last"]) for span in self.recipe["days"])
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a leaderboard's row says of it."""
+        days = self.recipe["days"]
+        return {
+            "policy": key(self.recipe),
+            "policy_seed": self.recipe["seed"],
+            "trained_until": self.last_day,
+            "trained_on": " ".join(f"{span['ticker']}:{span['first']}:{span['last']}" for span in days),
+            "trained_on_sha256": " ".join(span["sha256"] for span in days),
+        }
+
+
+def recipe_of(
+    algorithm: str, hyperparameters: Mapping[str, Any], days: Iterable[Window], task: Task, seed: int = 0
+) -> Recipe:
+    """What decides the weights of a policy: algorithm, hyperparameters, days with their tables, game, seed, version."""
+    return {
+        "algorithm": algorithm,
+        "hyperparameters": dict(hyperparameters),
+        "days": [_span(window) for window in days],
+        "game": {setting: getattr(task, setting) for setting in GAME},
+        "seed": seed,
+        "version": __version__,
+    }
+
+
+def _span(window: Window) -> dict[str, str]:
+    """The days of a window that are in its table, and that table's sha256."""
+    prices = window.load()
+    start, days = window.span()
+    ends = {"first": prices.date[start], "last": prices.date[start + days - 1]}
+    return {"ticker": window.ticker, **ends, "sha256": prices.sha256}
+
+
+def key(recipe: Recipe) -> str:
+    """A short name of a recipe: two that differ in anything have different ones."""
+    return sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def refuse_unfit(policy: Policy, task: Task) -> None:
+    """Raise PolicyError where the policy would play days it was trained on, days before them, or another game.
+
+    Every market shares its days with the others: who was trained on one ticker's crash has seen them all.
+    """
+    algorithm, first = policy.recipe["algorithm"], _span(task.window)["first"]
+    if first <= policy.last_day:
+        raise PolicyError(
+            f"This {algorithm} policy was trained on days up to {policy.last_day}; window {task.window} begins on"
+            f" {first}. Play a later window, or train for this one: fintrading train {algorithm} --cell {task.window}"
+        )
+    for setting in GAME:
+        trained, wanted = policy.recipe["game"][setting], getattr(task, setting)
+        if trained != wanted:
+            raise PolicyError(
+                f"This {algorithm} policy was trained with {setting}={trained!r}, the task has {setting}={wanted!r}."
+                " Play the game that it knows, or train for this one"
+            )
+
+
+# ------------------------------------------------------------------------------------------- the files
+
+
+def save(policy: Policy, path: Path) -> None:
+    """Write a policy, in one piece: who reads the path meanwhile sees the file before or the file after."""
+    told = {"recipe": policy.recipe, "libraries": policy.libraries}
+    arrays = {name: np.array(json.dumps(what, sort_keys=True)) for name, what in told.items()}
+    for k, (weights, bias) in enumerate(policy.layers):
+        arrays |= {f"weights_{k}": weights, f"bias_{k}": bias}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    with partial.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+    partial.replace(path)
+
+
+def load(path: Path) -> Policy:
+    """Read a policy. Nothing in the file is executed: it is an archive of arrays and of one JSON text.
+
+    Raises:
+        PolicyError: there is no such file, or it is anything else.
+    """
+    if not path.is_file():
+        raise PolicyError(f"There is no file {path}; fintrading train writes one")
+    try:
+        if not is_zipfile(path):
+            raise ValueError("it is no .npz archive")
+        with np.load(path, allow_pickle=False) as archive:
+            if sum(member.file_size for member in archive.zip.infolist()) > MAX_BYTES:
+                raise ValueError(f"it unpacks to more than {MAX_BYTES} bytes")
+            arrays = {name: archive[name] for name in archive.files}
+        return _policy(arrays)
+    # What numpy, zipfile and json raise for a file that they did not write.
+    except (OSError, ValueError, LookupError, TypeError, RuntimeError, EOFError, BadZipFile, ZlibError) as fault:
+        why = " ".join(f"{type(fault).__name__}: {fault}".split())
+        raise PolicyError(f"{path} is no stored policy ({why})") from fault
+
+
+def _policy(arrays: dict[str, Any]) -> Policy:
+    """The policy that the arrays of a file say; an error of `load` if they say none."""
+    if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+        raise ValueError("it holds more than arrays")
+    recipe, libraries = (json.loads(arrays.pop(name).item()) for name in ("recipe", "libraries"))
+    _check(recipe)
+    width, layers = len(columns(recipe["game"]["lookback"])), []
+    for k in range(len(arrays) // 2):
+        weights, bias = arrays.pop(f"weights_{k}"), arrays.pop(f"bias_{k}")
+        if bias.ndim != 1 or weights.shape != (len(bias), width):
+            raise ValueError(f"layer {k} has weights {weights.shape} and a bias {bias.shape} for {width} inputs")
+        if not all(array.dtype == np.float32 and np.isfinite(array).all() for array in (weights, bias)):
+            raise ValueError(f"layer {k} is not finite float32 numbers")
+        width = len(bias)
+        layers.append((weights, bias))
+    if arrays or width != len(ACTIONS):
+        raise ValueError(f"its {len(layers)} layers end in {width} outputs, and {list(arrays)} are left over")
+    if len(layers) > 1:
+        lookup("activation", recipe["hyperparameters"]["activation"], ACTIVATIONS)
+    return Policy(recipe, tuple(layers), libraries)
+
+
+def _check(recipe: Recipe) -> None:
+    days, game = recipe["days"], recipe["game"]
+    fine = [
+        isinstance(recipe["algorithm"], str),
+        type(recipe["seed"]) is int,
+        len(days) > 0,
+        *(isinstance(span[name], str) for span in days for name in ("ticker", "first", "last", "sha256")),
+        *(iso_date(span["last"]) for span in days),
+        set(game) == set(GAME),
+        type(game["lookback"]) is int and 1 <= game["lookback"] < 10_000,
+    ]
+    if not all(fine):
+        raise ValueError("its recipe does not tell algorithm, seed, days and game")
+
+
+# ------------------------------------------------------------------------------------------- the cache
+
+
+def title(recipe: Recipe) -> str:
+    """What a policy is, at a glance: `ppo-TSLA-until-2022-10-05-seed0`."""
+    own = recipe["days"][0]
+    return f"{recipe['algorithm']}-{own['ticker']}-until-{own['last']}-seed{recipe['seed']}"
+
+
+def cached(recipe: Recipe) -> Path:
+    """Where boards keep the policy of a recipe."""
+    return cache_folder() / "policies" / f"{title(recipe)}-{key(recipe)}.npz"

@@ -1,0 +1,105 @@
+"""The batched environment as a Stable-Baselines3 `VecEnv`: one call advances all episodes, without a wrapper each."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
+
+from fintrading_gym.errors import MissingExtra
+from fintrading_gym.vector_env import FinMemTradingVectorEnv
+
+try:
+    from stable_baselines3.common.monitor import Monitor
+    from stable_baselines3.common.vec_env import VecEnv
+except ImportError as fault:
+    raise MissingExtra("Stable-Baselines3", "rl") from fault
+
+
+def make_vec_env(num_envs: int = 64, **keywords: Any) -> "FinMemTradingVecEnv":
+    """A `VecEnv` of N episodes for Stable-Baselines3's algorithms and wrappers.
+
+    `PPO("MlpPolicy", make_vec_env(256, cell="TSLA:2021-01-04:2021-12-31", start="random"))` learns from it.
+
+    Args:
+        num_envs: N.
+        **keywords: of `fintrading_gym.vector_env.FinMemTradingVectorEnv`, but for `autoreset_mode`, which
+            Stable-Baselines3 fixes. The observation is the vector view: it has no policy for texts.
+
+    Raises:
+        ValueError: a keyword has no such value, or asks for texts.
+    """
+    if "autoreset_mode" in keywords:
+        raise ValueError(
+            "autoreset_mode is not free here: Stable-Baselines3 resets an episode in the step that ends it"
+        )
+    return FinMemTradingVecEnv(FinMemTradingVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **keywords))
+
+
+class FinMemTradingVecEnv(VecEnv):
+    """N episodes as Stable-Baselines3 wants them.
+
+    `step` gives observations (N, columns) float32, rewards (N,) float32, dones (N,) bool, and a list of
+    N infos. An episode's end is always a truncation, so its info has `TimeLimit.truncated` True and
+    `terminal_observation`, by which a learner bootstraps, and as of `Monitor` `episode` with `r` (sum of
+    log returns), `l` (decisions) and `t` (seconds since this was made). All other infos are empty.
+    """
+
+    def __init__(self, env: FinMemTradingVectorEnv):
+        self.env = env
+        self._actions: Any = None
+        self._steps = 0
+        self._began = np.zeros(env.num_envs, np.int64)  # (N,) the step before which an episode began
+        self._made = time.time()
+        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
+
+    def reset(self) -> NDArray[np.float32]:
+        """Begin N episodes; `seed` before it says with which random starts."""
+        observations, _ = self.env.reset(seed=self._seeds)
+        self._began[:] = self._steps
+        self._reset_seeds()
+        self._reset_options()
+        return observations
+
+    def step_async(self, actions: NDArray[np.integer[Any]]) -> None:
+        """Take the decisions (N,) that `step_wait` carries out."""
+        self._actions = actions
+
+    def step_wait(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+        """Advance all episodes by a day, and begin anew those that ended."""
+        observations, rewards, _, dones, told = self.env.step(self._actions)
+        self._steps += 1
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        if dones.any():
+            final, total = told["final_obs"], told["final_info"]["cumulative_log_return"]
+            seconds = round(time.time() - self._made, 6)
+            for k in np.flatnonzero(dones):
+                length = int(self._steps - self._began[k])
+                episode = {"r": float(total[k]), "l": length, "t": seconds}
+                infos[k] = {"terminal_observation": final[k], "TimeLimit.truncated": True, "episode": episode}
+            self._began[dones] = self._steps
+        return observations, rewards.astype(np.float32), dones, infos
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """The attribute of the batched environment, once for each index; AttributeError if it has none."""
+        return [getattr(self.env, attr_name)] * len(self._where(indices))
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """Refused: the environments have no attributes of their own."""
+        raise AttributeError(f"{attr_name!r} cannot be set: the N episodes are one object; give it to make_vec_env")
+
+    def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
+        """Refused: the environments have no methods of their own."""
+        raise AttributeError(f"{method_name!r} cannot be called: the N episodes are one object, reached by .env")
+
+    def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:
+        """True for `Monitor`, whose part of the infos is here, else False, once for each index."""
+        return [wrapper_class is Monitor] * len(self._where(indices))
+
+    def _where(self, indices: int | Sequence[int] | None) -> list[int]:
+        return list(self._get_indices(indices))

@@ -1,0 +1,70 @@
+"""Flags of the command line that go to the players that take them: how a model is asked."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from fintrading_gym.rollout import Player
+
+C = TypeVar("C", bound=Callable[..., None])
+
+# The names are those of the options that players name in their traits; a flag that is left out is theirs to decide.
+MODEL_FLAGS: dict[str, tuple[type, str]] = {
+    "base_url": (str, "Endpoint of openai/NAME, such as http://127.0.0.1:8000/v1; else OPENAI_BASE_URL, else OpenAI."),
+    "temperature": (float, "Of the model's choice of words; 0: none."),
+    "max_tokens": (int, "Of a reply, reasoning included."),
+    "structured": (str, "How replies are held to JSON: auto, json_schema, json_object, grammar, none."),
+    "context": (str, "Days the model sees: last (today's view), window:K, full."),
+    "max_nudges": (int, "How often a day it is told that its reply was no decision."),
+    "cache": (str, "Replies paid for: readwrite, refresh, replay (no request; a miss is an error), off."),
+    "cache_file": (str, "Where they are kept; else in the user's cache folder."),
+    "prices": (str, "A TOML table of prices, in USD per million tokens, over the published ones."),
+    "in_flight": (int, "Requests at a time to one endpoint, and episodes at a time."),
+    "attempts": (int, "Of one request, where it makes sense to ask again."),
+    "timeout": (float, "Seconds of one attempt."),
+    "token_limit": (int, "The run stops when so many tokens are used; what is finished stays."),
+    "usd_limit": (float, "The same for money."),
+    "seconds_limit": (float, "The same for time."),
+}
+
+
+def with_model_flags(command: C) -> C:
+    """Add the flags of `MODEL_FLAGS` to a command that takes what is given of them as keywords."""
+    signature = inspect.signature(command)
+    own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    flags = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[kind | None, typer.Option(help=told, rich_help_panel="Players that ask a model")],
+        )
+        for name, (kind, told) in MODEL_FLAGS.items()
+    ]
+    command.__signature__ = signature.replace(parameters=own + flags)  # type: ignore[attr-defined]
+    return command
+
+
+def given(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a command's flags that the user gave."""
+    return {name: value for name, value in flags.items() if value is not None}
+
+
+def with_options(players: Iterable[Player], options: Mapping[str, Any]) -> list[Player]:
+    """The players, each with those of the options that it takes.
+
+    Raises:
+        ValueError: none of them takes one.
+    """
+    players = list(players)
+    taken = {name for player in players for name in player.traits.options}
+    for name in [name for name in options if name not in taken]:
+        names = ", ".join(player.name for player in players)
+        raise ValueError(f"--{name.replace('_', '-')} is for players that ask a model, such as llm; there are: {names}")
+    return [
+        replace(player, options={name: options[name] for name in player.traits.options if name in options})
+        for player in players
+    ]

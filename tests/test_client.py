@@ -1,0 +1,564 @@
+"""The client against an endpoint that misbehaves: what each fault becomes, and how often it is asked again."""
+
+import asyncio
+import io
+import logging
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from stub_endpoint import FAULTS, Answer, Stub, error, says
+
+from fintrading_agents.models import Form, ModelFailure, Settings, open_model, wait
+from fintrading_agents.models import client as client_module
+from fintrading_agents.models import session as session_module
+from fintrading_gym.errors import RunStopped, UnknownName
+from fintrading_gym.replies import parse
+
+pytest.importorskip("openai")
+pytest.importorskip("tenacity")
+
+KEY = "sk-planted-0123456789abcdef"
+MESSAGES = [{"role": "user", "content": "What now?"}]
+BUY = says('{"action": "buy"}')
+FORM = Form("decision", {"type": "object"}, 'root ::= "x"')
+NAME = "openai/stub"
+
+# Each fault by what it becomes: (kind, attempts) of a failure, or the outcome of a reply.
+RETRIED = {
+    "request_timeout": "timeout",
+    "conflict": "server",
+    "too_early": "server",
+    "rate_limit": "rate_limit",
+    "server_error": "server",
+    "overloaded": "server",
+    "error_in_200": "server",
+    "rate_limit_in_200": "rate_limit",
+    "no_choices": "malformed",
+    "garbage": "malformed",
+    "html": "malformed",
+    "cut": "connection",
+    "reset": "connection",
+    "slow": "timeout",
+}
+AT_ONCE = {
+    "bad_key": "bad_key",
+    "forbidden": "forbidden",
+    "unknown_model": "not_found",
+    "unknown_model_in_400": "not_found",
+    "wrong_path": "not_found",
+    "quota": "quota",
+    "no_credit": "quota",
+    "context_length": "context",
+    "bad_request": "bad_request",
+}
+OUTCOMES = {
+    "empty": "empty",
+    "none": "empty",
+    "only_reasoning": "empty",
+    "length": "truncated",
+    "refusal": "refused",
+    "content_filter": "filtered",
+}
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(client_module, "FIRST_PAUSE", 0.001)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """Of a run that asks for no structured output, so that preflight is one request."""
+    return Settings(
+        cache_file=str(tmp_path / "replies.sqlite"), structured="none", attempts=3, timeout=5.0, patience=20.0
+    )
+
+
+def ask(stub, settings, *calls, name=NAME):
+    """The replies to calls, made one after the other; the preflight's answer comes before them."""
+    with open_model(name, replace(settings, base_url=stub.url)) as model:
+        return [wait(model.complete(**{"messages": MESSAGES, **call})) for call in calls or [{}]]
+
+
+def test_every_fault_has_its_row():
+    assert FAULTS.keys() == RETRIED.keys() | AT_ONCE.keys() | OUTCOMES.keys()
+
+
+@pytest.mark.parametrize("fault", RETRIED)
+def test_what_may_pass_is_asked_again_and_then_answered(fault, settings):
+    quick = replace(settings, timeout=0.2 if fault == "slow" else 5.0)
+    with Stub(BUY, FAULTS[fault], FAULTS[fault], BUY) as stub:
+        (reply,) = ask(stub, quick)
+        assert (reply.outcome, reply.attempts, parse(reply).action) == ("ok", 3, "buy")
+        assert len(stub.requests) == 1 + 3
+
+
+@pytest.mark.parametrize("fault", RETRIED)
+def test_what_does_not_pass_fails_after_the_last_attempt(fault, settings):
+    quick = replace(settings, timeout=0.2 if fault == "slow" else 5.0)
+    with Stub(BUY, FAULTS[fault]) as stub:
+        with pytest.raises(ModelFailure) as failure:
+            ask(stub, quick)
+        assert (failure.value.kind, failure.value.attempts) == (RETRIED[fault], 3)
+        assert len(stub.requests) == 1 + 3
+        assert stub.url in str(failure.value)
+        assert "after 3 attempts" in str(failure.value)
+
+
+@pytest.mark.parametrize("fault", AT_ONCE)
+def test_what_will_not_change_fails_at_once(fault, settings):
+    with Stub(BUY, FAULTS[fault]) as stub:
+        with pytest.raises(ModelFailure) as failure:
+            ask(stub, settings)
+        assert (failure.value.kind, failure.value.attempts, len(stub.requests)) == (AT_ONCE[fault], 1, 1 + 1)
+        assert failure.value.status == FAULTS[fault].status
+        assert f"status {FAULTS[fault].status}" in str(failure.value)
+
+
+@pytest.mark.parametrize("fault", OUTCOMES)
+def test_a_reply_that_cannot_be_used_is_an_outcome_and_no_decision(fault, settings):
+    with Stub(BUY, FAULTS[fault]) as stub:
+        reply, again = ask(stub, settings, {}, {})
+        assert (reply.outcome, reply.attempts) == (OUTCOMES[fault], 1)
+        assert parse(reply).action is None
+        assert (again.cached, len(stub.requests)) == (False, 1 + 2)  # it is asked anew, not answered from the cache
+
+
+def test_reasoning_is_kept_beside_the_answer_and_never_read_as_one(settings):
+    thought = {"reasoning_content": '{"action": "sell"}'}
+    with Stub(BUY, says('{"action": "buy"}', **thought), says(None, **thought)) as stub:
+        said, silent = ask(stub, settings, {}, {"sample": 1})
+        assert (said.reasoning, parse(said).action) == ('{"action": "sell"}', "buy")
+        assert (silent.outcome, parse(silent).reason) == ("empty", "only_reasoning")
+
+
+def test_a_reply_is_frozen_and_tells_usage_latency_and_what_was_sent(settings):
+    with Stub(BUY, says("hello", usage=(100, 20, 60), delay=0.05)) as stub:
+        (reply,) = ask(stub, settings, {"sample": 7})
+    assert (reply.usage.input, reply.usage.output, reply.usage.cached) == (100, 20, 60)
+    assert 0.05 <= reply.latency < 5
+    assert reply.sent == {"model": "stub", "seed": 7, "temperature": 0.7, "max_tokens": 4096}
+    assert stub.requests[1] == {"messages": MESSAGES, "authorization": f"Bearer {KEY}", **reply.sent}
+    assert reply.cost is None  # unknown, not free
+    with pytest.raises(AttributeError):
+        reply.content = "other"
+
+
+def test_a_tool_call_is_an_answer(settings):
+    call = {"type": "function", "id": "1", "function": {"name": "decide", "arguments": '{"action": "sell"}'}}
+    with Stub(BUY, says(None, tool_calls=[call])) as stub:
+        (reply,) = ask(stub, settings)
+    assert (reply.outcome, parse(reply).action) == ("ok", "sell")
+
+
+# --------------------------------------------------------------------------------- waiting and concurrency
+
+
+def test_retry_after_holds_for_every_call_to_the_endpoint(settings):
+    busy = [error(429, "slow down", retry_after="0.4")]
+
+    def answer(body):
+        return busy.pop() if busy and body["seed"] else BUY
+
+    with Stub(answer) as stub, open_model(NAME, replace(settings, base_url=stub.url)) as model:
+
+        async def first_then_others():
+            first = asyncio.ensure_future(model.complete(MESSAGES, sample=1))
+            while len(stub.requests) < 2:  # preflight and the one that is told to wait
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.05)
+            started = time.monotonic()
+            others = [model.complete(MESSAGES, sample=k) for k in range(2, 5)]
+            replies = await asyncio.gather(first, *others)
+            return replies, time.monotonic() - started
+
+        replies, seconds = wait(first_then_others())
+    assert [reply.attempts for reply in replies] == [2, 1, 1, 1]
+    assert seconds > 0.3
+
+
+def test_a_wait_beyond_ones_patience_fails_at_once_for_all(settings):
+    with Stub(BUY, error(429, "come back tomorrow", retry_after="86400")) as stub:
+        with open_model(NAME, replace(settings, base_url=stub.url)) as model:
+            for sample, attempts in ((1, 1), (2, 1)):
+                with pytest.raises(ModelFailure) as failure:
+                    wait(model.complete(MESSAGES, sample=sample))
+                assert (failure.value.kind, failure.value.attempts) == ("rate_limit", attempts)
+        assert len(stub.requests) == 2  # the second call did not even ask
+
+
+def test_no_more_requests_are_in_flight_than_allowed(settings):
+    with Stub(BUY, latency=0.05) as stub:
+        settings = replace(settings, base_url=stub.url, in_flight=3)
+        with open_model(NAME, settings) as model, ThreadPoolExecutor(12) as threads:
+            list(threads.map(lambda k: wait(model.complete(MESSAGES, sample=k)), range(1, 13)))
+        assert stub.most_in_flight == 3
+
+
+def test_two_models_open_at_once_share_the_bound_of_their_endpoint(settings):
+    with Stub(BUY, latency=0.05) as stub, ThreadPoolExecutor(8) as threads:
+        shared = replace(settings, base_url=stub.url, in_flight=2)
+        with open_model("openai/one", shared) as one, open_model("openai/two", shared) as two:
+            list(threads.map(lambda k: wait((one, two)[k % 2].complete(MESSAGES, sample=k)), range(1, 9)))
+        assert stub.most_in_flight == 2
+
+
+def test_closing_ends_what_is_under_way(settings):
+    with Stub(BUY, FAULTS["slow"]) as stub, ThreadPoolExecutor(1) as threads:
+        with open_model(NAME, replace(settings, base_url=stub.url)) as model:
+            waiting = threads.submit(lambda: wait(model.complete(MESSAGES, sample=1)))
+            while len(stub.requests) < 2:
+                time.sleep(0.001)
+            started = time.monotonic()
+        with pytest.raises(RunStopped, match="closed"):
+            waiting.result()
+        assert time.monotonic() - started < 2
+
+
+# --------------------------------------------------------------------------------------------- preflight
+
+
+@pytest.mark.parametrize("fault", ["bad_key", "wrong_path", "unknown_model", "quota", "html", "reset"])
+def test_what_cannot_work_is_told_before_the_run(fault, settings):
+    with Stub(FAULTS[fault]) as stub, pytest.raises(RunStopped) as stopped:
+        ask(stub, settings)
+    assert f"{NAME} cannot be had" in str(stopped.value)
+    assert stub.url in str(stopped.value)
+    assert "\n" not in str(stopped.value)
+
+
+def test_an_endpoint_that_is_not_there_is_told_in_seconds(settings):
+    started = time.monotonic()
+    with (
+        pytest.raises(RunStopped, match=r"connection.*127\.0\.0\.1:9/v1"),
+        open_model(NAME, replace(settings, base_url="http://127.0.0.1:9/v1")),
+    ):
+        pass
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("opnai/x", {}, "Did you mean 'openai'"),
+        ("openai", {}, "write openai/NAME"),
+        ("scripted/momentm", {}, "Did you mean 'momentum'"),
+        (NAME, {"base_url": "localhost:8000"}, "base_url='localhost:8000' is no URL"),
+        (NAME, {"usd_limit": 1.0, "base_url": "http://127.0.0.1:9/v1"}, "nobody knows the price of openai/stub"),
+        (NAME, {"cache": "replay"}, "There is no cache"),
+    ],
+)
+def test_a_wrong_name_or_setting_is_told_in_one_line(name, changes, words, settings):
+    with pytest.raises(ValueError, match=words) as fault, open_model(name, replace(settings, **changes)):
+        pass
+    assert "\n" not in str(fault.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"cache": "reply"}, "Did you mean 'replay'"),
+        ({"structured": "json"}, "No structured output 'json'"),
+        ({"temperature": -1.0}, "temperature=-1.0"),
+        ({"attempts": 0}, "attempts=0"),
+        ({"usd_limit": float("nan")}, "usd_limit=nan"),
+    ],
+)
+def test_wrong_settings_are_told_when_they_are_made(changes, words):
+    with pytest.raises(ValueError, match=words):
+        Settings(**changes)
+    assert issubclass(UnknownName, ValueError)
+
+
+def test_openai_itself_needs_a_key_and_other_endpoints_may_not(settings, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(ValueError, match="set OPENAI_API_KEY"), open_model(NAME, settings):
+        pass
+    with Stub(BUY) as stub:
+        ask(stub, settings)
+        assert stub.requests[0]["authorization"] == "Bearer none"
+
+
+def test_the_endpoint_may_come_from_the_environment(settings, monkeypatch):
+    with Stub(BUY) as stub:
+        monkeypatch.setenv("OPENAI_BASE_URL", stub.url)
+        with open_model(NAME, settings) as model:
+            assert wait(model.complete(MESSAGES, sample=1)).content == '{"action": "buy"}'
+
+
+# ---------------------------------------------------------------------- what an endpoint takes, and does not
+
+BIRD = says('{"bird": "kingfisher"}')
+
+
+def held(body):
+    return body.get("response_format", {}).get("type") or ("grammar" if "grammar" in body else "none")
+
+
+@pytest.mark.parametrize(
+    ("takes", "found", "asked"),
+    [
+        (lambda body: BIRD, "json_schema", ["json_schema"]),
+        # It takes the parameter and does not keep to it.
+        (lambda body: says("Fine, thanks!"), "none", ["json_schema", "json_object", "none"]),
+        (lambda body: says('{"mood": "fine"}'), "json_object", ["json_schema", "json_object"]),
+        # It does not take it.
+        (
+            lambda body: error(400, "This response_format type is unavailable now") if held(body) != "none" else BUY,
+            "none",
+            ["json_schema", "json_object", "none"],
+        ),
+    ],
+)
+def test_structured_output_is_tried_once_and_remembered(takes, found, asked, settings):
+    auto = replace(settings, structured="auto")
+    with Stub(takes) as stub:
+        auto = replace(auto, base_url=stub.url)
+        with open_model(NAME, auto) as model:
+            assert model.structured == found
+            assert [held(body) for body in stub.requests] == asked
+            wait(model.complete(MESSAGES, form=FORM))
+            assert held(stub.requests[-1]) == found
+        with open_model(NAME, auto) as model:  # another run knows
+            assert model.structured == found
+            assert len(stub.requests) == len(asked) + 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "sent"),
+    [
+        ("json_object", {"response_format": {"type": "json_object"}}),
+        ("grammar", {"grammar": 'root ::= "x"'}),
+        ("none", {}),
+    ],
+)
+def test_structured_output_can_be_chosen(mode, sent, settings):
+    with Stub(BUY) as stub:
+        (reply,) = ask(stub, replace(settings, structured=mode), {"form": FORM})
+    assert {name: reply.sent[name] for name in ("response_format", "grammar") if name in reply.sent} == sent
+
+
+def test_what_was_chosen_and_is_not_taken_is_told(settings):
+    with Stub(error(400, "response_format is not supported")) as stub, pytest.raises(RunStopped, match="unsupported"):
+        ask(stub, replace(settings, structured="json_schema"))
+
+
+def test_a_parameter_that_is_not_taken_is_left_out_or_renamed_and_the_run_says_so(settings, caplog):
+    def strict(body):
+        if "max_tokens" in body:
+            return error(400, "Use 'max_completion_tokens' instead.", "unsupported_parameter", "max_tokens")
+        if "temperature" in body:
+            return error(400, "Unsupported value: 'temperature' does not support 0.7 with this model.")
+        return error(422, "seed: Extra inputs are not permitted") if "seed" in body else BUY
+
+    with Stub(strict) as stub, caplog.at_level(logging.WARNING):
+        settings = replace(settings, base_url=stub.url)
+        with open_model(NAME, settings) as model:
+            assert len(stub.requests) == 4
+            reply = wait(model.complete(MESSAGES, sample=3))
+            assert reply.sent == {"model": "stub", "max_completion_tokens": 4096}
+            assert len(stub.requests) == 5
+        assert [r.message.split(":")[0] for r in caplog.records] == [
+            f"{NAME} does not take {name}" for name in ("max_tokens", "temperature", "seed")
+        ]
+        with open_model(NAME, settings) as model:  # another run knows
+            wait(model.complete(MESSAGES, sample=4))
+        assert len(stub.requests) == 6
+
+
+def test_a_parameter_that_is_refused_although_it_was_not_sent_is_no_endless_loop(settings):
+    with Stub(BUY, error(400, "seed is not supported")) as stub:
+        with pytest.raises(ModelFailure, match="unsupported"):
+            ask(stub, settings)
+        assert len(stub.requests) == 3
+
+
+# -------------------------------------------------------------------------------------- limits of a run
+
+
+@pytest.mark.parametrize(
+    ("limits", "words", "calls"),
+    [
+        ({"token_limit": 300}, "token_limit=300 is reached .384 used", 2),  # 128 each, the preflight is the first
+        ({"usd_limit": 0.0006}, "usd_limit=0.0006 is reached .0.000768 used", 2),
+    ],
+)
+def test_a_limit_stops_the_run_before_the_next_call(limits, words, calls, settings, tmp_path):
+    prices = tmp_path / "prices.toml"
+    prices.write_text(f'["{NAME}"]\ninput = 2.0\noutput = 2.0\n')
+    with Stub(BUY) as stub:
+        limited = replace(settings, base_url=stub.url, prices=str(prices), **limits)
+        with open_model(NAME, limited) as model:
+            for sample in range(1, 1 + calls):
+                wait(model.complete(MESSAGES, sample=sample))
+            with pytest.raises(RunStopped, match=words):
+                wait(model.complete(MESSAGES, sample=1 + calls))
+            assert len(stub.requests) == 1 + calls
+            assert wait(model.complete(MESSAGES, sample=1)).cached  # what was paid for can still be had
+        with open_model(NAME, limited) as model:  # the next run starts from nothing
+            assert not wait(model.complete(MESSAGES, sample=calls + 1)).cached
+
+
+def test_a_limit_in_seconds_counts_from_the_runs_beginning(monkeypatch):
+    shared = session_module.Session(Settings(cache="off", seconds_limit=10.0))
+    shared.check()
+    now = time.monotonic()
+    monkeypatch.setattr(session_module.time, "monotonic", lambda: now + 11)
+    with pytest.raises(RunStopped, match=r"seconds_limit=10\.0 is reached"):
+        shared.check()
+
+
+def test_a_limit_on_tokens_that_nobody_counts_is_no_limit_and_told(settings):
+    with Stub(says("hello", usage=None)) as stub, pytest.raises(RunStopped, match="does not say what a reply used"):
+        ask(stub, replace(settings, token_limit=1000))
+
+
+# ----------------------------------------------------------------------------------------------- secrets
+
+
+def test_a_key_is_in_no_error_log_file_or_repr(settings, tmp_path, caplog):
+    told = io.StringIO()
+    echo = error(401, f"Incorrect API key provided: {KEY}")
+    page = Answer(f"<html>Authorization: Bearer {KEY}</html>", headers={"content-type": "text/html"})
+    handler = logging.StreamHandler(told)
+    logging.getLogger().addHandler(handler)
+    try:
+        with caplog.at_level(logging.DEBUG), Stub(BUY, page, says(f"your key is {KEY}"), echo) as stub:
+            with open_model(NAME, replace(settings, base_url=stub.url)) as model:
+                reply = wait(model.complete(MESSAGES, sample=1))
+                told.write(repr(reply) + repr(model) + repr(vars(session_module)["_open"].values()))
+                try:
+                    wait(model.complete(MESSAGES, sample=2))
+                except ModelFailure as failure:
+                    told.write(repr(failure) + str(failure) + "".join(traceback.format_exception(failure)))
+            rows = sqlite3.connect(settings.cache_file).execute("SELECT * FROM replies").fetchall()
+            told.write(repr(rows))
+    finally:
+        logging.getLogger().removeHandler(handler)
+    told.write(caplog.text)
+    assert reply.content == "your key is ***"
+    assert "Incorrect API key provided: ***" in told.getvalue()
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    assert KEY not in told.getvalue()
+    assert not any(KEY.encode() in path.read_bytes() for path in files)
+
+
+@pytest.mark.parametrize("url", ["http://user:{}@127.0.0.1:9/v1", "http://127.0.0.1:9/v1?key={}"])
+def test_a_key_in_the_url_is_refused_without_being_told(url, settings):
+    with (
+        pytest.raises(ValueError, match="no user, password or query") as fault,
+        open_model(NAME, replace(settings, base_url=url.format(KEY))),
+    ):
+        pass
+    assert KEY not in str(fault.value)
+
+
+# ------------------------------------------------------------------------------------- the cache, in use
+
+
+def test_what_was_paid_for_is_not_paid_for_again(settings):
+    with Stub(BUY) as stub:
+        first, other = ask(stub, settings, {"sample": 1}, {"sample": 2})
+        again, third = ask(stub, settings, {"sample": 1}, {"sample": 2})
+        assert len(stub.requests) == 3
+    assert (first.cached, again.cached) == (False, True)
+    assert (replace(again, cached=False), replace(third, cached=False)) == (first, other)
+
+
+def test_equal_calls_at_the_same_time_are_one(settings):
+    with Stub(BUY, latency=0.1) as stub:
+        with open_model(NAME, replace(settings, base_url=stub.url)) as model, ThreadPoolExecutor(8) as threads:
+            replies = list(threads.map(lambda k: wait(model.complete(MESSAGES, sample=1)), range(8)))
+        assert len(stub.requests) == 2
+    assert sorted(reply.cached for reply in replies) == [False] + [True] * 7
+
+
+@pytest.mark.parametrize(
+    ("mode", "requests"),
+    [("readwrite", 2), ("refresh", 4), ("off", 6)],  # refresh: preflight and call once more; off: and again
+)
+def test_the_modes_differ_in_what_is_asked_again(mode, requests, settings):
+    with Stub(BUY) as stub:
+        ask(stub, settings, {"sample": 1})
+        ask(stub, replace(settings, cache=mode), {"sample": 1})
+        if mode == "off":
+            ask(stub, replace(settings, cache=mode), {"sample": 1})
+        assert len(stub.requests) == requests
+
+
+def test_a_replay_needs_no_endpoint_and_a_miss_is_an_error(settings):
+    with Stub(BUY, says("ok"), FAULTS["length"]) as stub:
+        settings = replace(settings, base_url=stub.url)
+        played = ask(stub, settings, {"sample": 1}, {"sample": 2})
+    replay = replace(settings, cache="replay")
+    with open_model(NAME, replay) as model:
+        again = [wait(model.complete(MESSAGES, sample=k)) for k in (1, 2)]
+        with pytest.raises(ModelFailure, match=r"replay.*replies\.sqlite"):
+            wait(model.complete(MESSAGES, sample=3))
+    assert [replace(reply, cached=False) for reply in again] == played
+    with pytest.raises(RunStopped, match="openai/other cannot be had: replay"), open_model("openai/other", replay):
+        pass
+
+
+def test_a_refreshed_reply_takes_the_place_of_the_old_one(settings):
+    with Stub(BUY, says("old"), BUY, says("new")) as stub:
+        ask(stub, settings)
+        ask(stub, replace(settings, cache="refresh"))
+        (reply,) = ask(stub, settings)
+    assert (reply.content, reply.cached) == ("new", True)
+
+
+def test_the_cache_is_keyed_by_all_that_changes_an_answer(settings):
+    variants = [
+        (settings, {}),
+        (settings, {"sample": 1}),
+        (settings, {"messages": [{"role": "user", "content": "What then?"}]}),
+        (replace(settings, temperature=0.1), {}),
+        (replace(settings, max_tokens=9), {}),
+        (replace(settings, structured="json_object"), {"form": FORM}),
+    ]
+    with Stub(BUY) as stub:
+        replies = [ask(stub, varied, call)[0] for varied, call in variants]
+        other = ask(stub, settings, name="openai/other")[0]
+        elsewhere = Stub(BUY)
+        with elsewhere:
+            replies += [other, ask(elsewhere, settings)[0]]
+        same = [ask(stub, replace(settings, attempts=9, timeout=9.0, in_flight=1), {})[0]]
+    assert not any(reply.cached for reply in replies)
+    assert all(reply.cached for reply in same)
+
+
+def test_a_price_that_became_known_is_told_of_cached_replies_too(settings, tmp_path):
+    prices = tmp_path / "prices.toml"
+    prices.write_text(f'["{NAME}"]\ninput = 1.0\noutput = 1.0\n')
+    with Stub(BUY) as stub:
+        (unknown,) = ask(stub, settings, {"sample": 1})
+        (known,) = ask(stub, replace(settings, prices=str(prices)), {"sample": 1})
+    assert unknown.cost is None
+    assert known.cached
+    assert known.cost == pytest.approx(128e-6)
+
+
+@pytest.mark.slow
+def test_the_oldest_openai_that_is_allowed_does_the_same(tmp_path):
+    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", tmp_path]
+    done = subprocess.run([sys.executable, *install, "openai==2.54.0"], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"openai 2.54.0 cannot be installed here: {done.stderr.strip().splitlines()[-1]}")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    oldest = {"env": {**os.environ, "PYTHONPATH": path}, "capture_output": True, "text": True}
+    told = subprocess.run([sys.executable, "-c", "import openai; print(openai.__version__)"], check=True, **oldest)
+    assert told.stdout.strip() == "2.54.0"
+    played = subprocess.run([sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", __file__], **oldest)
+    assert played.returncode == 0, played.stdout[-3000:]
+    assert "passed" in played.stdout

@@ -1,0 +1,42 @@
+"""The pages of docs/: snippets run and print what is said, and tables name all that there is."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from fintrading_agents.models.cache import MODES
+from fintrading_agents.models.names import PROVIDERS
+from fintrading_agents.models.reply import KINDS, STRUCTURED
+from fintrading_agents.models.scripted import SCRIPTS
+from fintrading_agents.models.session import Settings
+from fintrading_gym.flags import MODEL_FLAGS
+from fintrading_gym.rollout import find_player
+
+MODELS = (Path(__file__).resolve().parent.parent / "docs/models.md").read_text()
+
+
+def test_the_snippet_about_models_prints_what_the_page_says():
+    (code,), (said,) = (re.findall(rf"^```{kind}\n(.*?)^```", MODELS, re.S | re.M) for kind in ("python", "text"))
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "models.md", "exec"), {})
+    assert printed.getvalue() == said
+
+
+@pytest.mark.parametrize("table", [KINDS, MODES, {"auto": 0, **STRUCTURED}])
+def test_the_page_about_models_has_a_row_for_every_entry(table):
+    assert [name for name in table if f"| `{name}` |" not in MODELS] == []
+
+
+def test_the_page_about_models_names_every_provider_and_script():
+    assert all(f"| `{name}/" in MODELS for name in PROVIDERS)
+    assert all(f"`{name}`" in MODELS for name in SCRIPTS)
+
+
+def test_every_flag_of_models_is_an_option_that_the_seat_takes():
+    assert MODEL_FLAGS.keys() <= set(find_player("llm:openai/x").traits.options)
+    settings = Settings()
+    assert (settings.attempts, settings.timeout, settings.in_flight) == (5, 120, 12)  # as the page says
