@@ -25,7 +25,7 @@ from fintrading_gym import observations as view
 from fintrading_gym.windows import find_window
 
 SIZES = (64, 1024, 8192)
-PEERS_SIZES = (64, 1024)  # of more, a step of theirs takes seconds and is no faster
+PEERS_SIZES = {"gym-anytrading": (64, 1024), "gym-trading-env": (64,)}  # more take minutes, and are no faster
 NUMPY, COMPILED, GATHER = "ours, numpy", "ours, compiled", "gather of the rows, no game"
 LAP = 8192  # environment steps before it is the next one's turn, or one step if that is more
 SEED = 0
@@ -48,7 +48,7 @@ def contestants(peers: dict[str, Maker], **game: Any) -> dict[str, Lap]:
     """Every contestant, ready to run, by `NAME, N=SIZE`.
 
     Args:
-        peers: name -> maker of a single environment.
+        peers: a name of `PEERS_SIZES` -> maker of a single environment.
         game: the keywords of ours.
     """
     laps: dict[str, Lap] = {}
@@ -56,10 +56,10 @@ def contestants(peers: dict[str, Maker], **game: Any) -> dict[str, Lap]:
         laps[f"{GATHER}, N={n}"] = gathering(n, find_window(game["cell"]), game["lookback"])
         for name, compiled in {NUMPY: False, COMPILED: True}.items():
             laps[f"{name}, N={n}"] = stepping(gym.make_vec(ENV_ID, n, compiled=compiled, **game), n, 3)
-    for n in PEERS_SIZES:
-        for name, make in peers.items():
-            actions = int(make().action_space.n)  # type: ignore[attr-defined]
-            for loop, gather in _loops().items():
+    for name, make in peers.items():
+        actions = int(make().action_space.n)  # type: ignore[attr-defined]
+        for loop, gather in _loops().items():
+            for n in PEERS_SIZES[name]:
                 laps[f"{name} in {loop}, N={n}"] = stepping(gather([make] * n), n, actions)
     return laps
 
