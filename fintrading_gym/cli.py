@@ -26,7 +26,7 @@ from fintrading_gym.errors import DataError, MissingExtra, RunStopped, UnknownNa
 from fintrading_gym.flags import given, with_model_flags, with_options
 from fintrading_gym.ledger import evaluate
 from fintrading_gym.observations import DETAILS, PERSONAS
-from fintrading_gym.progress import watched
+from fintrading_gym.progress import FEW, watched
 from fintrading_gym.rollout import Player, Task, find_player, load, registered
 
 COMMANDS = "fintrading_gym.commands"  # the entry-point group by which other packages' commands are found
@@ -175,6 +175,9 @@ def play(
             tables.print_days(episode.ledger.rows())
         if told := {**numbers, **episode.facts}:
             tables.print_summary(f"{agent} on {task.window}", told)
+        if "model" in episode.facts and len(episode.decisions) >= FEW:
+            for line in tables.alerts([board.as_row(player, task, episode)]):
+                print(line)
     if episode.failure is not None:
         fail(f"{agent} broke off: {episode.failure}")
 

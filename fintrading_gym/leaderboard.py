@@ -73,26 +73,39 @@ def run(
         opened = {key: run_long.enter_context(player.opened()) for key, player in players.items()}
 
         def play(place: int) -> Row:
+            if stopped.is_set():
+                raise RunStopped("the run was stopped")
             player, task = episodes[place]
             return row_of(opened[id(player)], task, partial(note, place))
 
         waiting = {threads.submit(play, k): k for k, (player, _) in enumerate(episodes) if player.traits.concurrent}
+
+        def finished() -> Iterator[tuple[int, Row]]:
+            for done in [future for future in waiting if future.done() and not future.exception()]:
+                yield waiting.pop(done), done.result()
+
         halt: RunStopped | None = None
         try:
-            for place in sorted(set(range(len(episodes))) - set(waiting.values())):
-                yield place, play(place)
-                for done in [future for future in waiting if future.done() and not future.exception()]:
-                    yield waiting.pop(done), done.result()
-            for done in as_completed(waiting):
+            try:
+                for place in sorted(set(range(len(episodes))) - set(waiting.values())):
+                    yield place, play(place)
+                    yield from finished()
+            except RunStopped as stop:
+                halt = stop
+                stopped.set()
+            for done in as_completed(list(waiting)):
                 try:
                     row = done.result()
                 except RunStopped as stop:  # the others end with the day they are at; what is finished still counts
                     halt = halt or stop
                     stopped.set()
                 else:
-                    yield waiting[done], row
+                    yield waiting.pop(done), row
             if halt:
                 raise halt
+        except KeyboardInterrupt:  # nobody waits for the others
+            yield from finished()
+            raise
         finally:  # after an interrupt too: closing the models, which comes next, ends the calls under way
             stopped.set()
             threads.shutdown(wait=False, cancel_futures=True)

@@ -47,7 +47,7 @@ def print_board(rows: list[Row], players: list[Player]) -> None:
         console.print(_models_table(asking))
     why = [f"{s.agent} is not ranked: {s.why}" for s in standings if s.why]
     said = [f"{agent}: {its[0]['note']}" for agent, its in _by_agent(asking).items() if its[0]["note"]]
-    for note in [*_board_notes(players), *said, *_alerts(asking), *why]:
+    for note in [*_board_notes(players), *said, *alerts(asking), *why]:
         console.print(note, markup=False, highlight=False)
 
 
@@ -75,7 +75,7 @@ def _shares(rows: list[Row]) -> dict[str, float]:
     return {name: float(np.mean([row[f"{name}_share"] for row in whole])) for name in reversed(ACTIONS) if whole}
 
 
-def _alerts(rows: list[Row]) -> list[str]:
+def alerts(rows: list[Row]) -> list[str]:
     """Of the models that decide: which of them decides only one thing."""
     deciding = [row for row in rows if row["coverage"] >= MIN_COVERAGE]
     told = {agent: one_sided(_shares(its), FEW) for agent, its in _by_agent(deciding).items()}
