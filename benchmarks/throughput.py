@@ -116,8 +116,7 @@ ENVIRONMENTS: dict[str, Callable[[], Env]] = {
 
 def text_views() -> Lap:
     """The text view as the environment renders it: the day's part ready, the player's part new."""
-    window = find_window(CELL)
-    texts = view.market_texts(window, LOOKBACK, "full")
+    texts = view.market_texts(view.Sight(find_window(CELL), LOOKBACK, "full", "real"))
     states = _states(len(texts))
     stance = view.PERSONAS["adaptive"]
 
@@ -131,8 +130,13 @@ def text_views() -> Lap:
 
 def texts_from_prices() -> Lap:
     """The day's part of the text as well, which the environment renders once a window."""
-    window = find_window(CELL)
-    return lambda: len(view.market_texts.__wrapped__(window, LOOKBACK, "full"))
+    sight = view.Sight(find_window(CELL), LOOKBACK, "full", "real")
+
+    def lap() -> int:
+        view.market_texts.cache_clear()
+        return len(view.market_texts(sight))
+
+    return lap
 
 
 def rows_copied() -> Lap:

@@ -25,9 +25,11 @@ from fintrading_gym.env import FILLS, HOLD_RULES
 from fintrading_gym.errors import DataError, MissingExtra, RunStopped, UnknownName, lookup
 from fintrading_gym.flags import given, with_model_flags, with_options
 from fintrading_gym.ledger import evaluate
+from fintrading_gym.masking import IDENTITIES
 from fintrading_gym.observations import DETAILS, PERSONAS
 from fintrading_gym.progress import FEW, watched
 from fintrading_gym.rollout import Player, Task, find_player, load, registered
+from fintrading_gym.worlds import WORLDS
 
 COMMANDS = "fintrading_gym.commands"  # the entry-point group by which other packages' commands are found
 
@@ -72,6 +74,10 @@ Hold = Annotated[str, typer.Option(help=f"What hold does: {', '.join(HOLD_RULES)
 Fill = Annotated[str, typer.Option(help=f"When a decision fills: {', '.join(FILLS)}.")]
 CostBps = Annotated[float, typer.Option(help="Cost of changing the position by one, in basis points.")]
 Detail = Annotated[str | None, typer.Option(help=f"Text view: {', '.join(DETAILS)}; else as the player wishes.")]
+IdentityFlag = Annotated[
+    str | None,
+    typer.Option("--identity", help=f"What the text view tells: {', '.join(IDENTITIES)}; else as the player wishes."),
+]
 
 # Who plays on a board when nobody says: the learners too, where they can be trained.
 LEARNERS = "ppo,a2c,dqn," if find_spec("stable_baselines3") else ""
@@ -150,6 +156,8 @@ def play(
     fill: Fill = "close",
     cost_bps: CostBps = 0.0,
     detail: Detail = None,
+    identity: IdentityFlag = None,
+    world: Annotated[str, typer.Option(help=f"One of {', '.join(WORLDS)}; another draw: shuffled:1.")] = "real",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every day.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary, ledger and the agent's log as JSON.")] = False,
     **model_flags: Any,
@@ -162,14 +170,14 @@ def play(
     """
     agent = f"{agent}:{model}" if model else agent
     (player,) = with_options([find_player(agent)], given(model_flags))
-    task = Task(cell, _persona(persona), seed, _timesteps(timesteps), hold, cost_bps, fill, detail=detail)
+    task = Task(cell, _persona(persona), seed, _timesteps(timesteps), hold, cost_bps, fill, 7, detail, identity, world)
     with watched(task.decisions) as watch:
         episode = player.play(task, partial(watch.on_day, 0))
     numbers = evaluate(episode.ledger, hold, cost_bps) if episode.score is not None else {}
     if as_json:
         head = {"agent": agent, "failure": episode.failure, "data_sha256": task.window.load().sha256}
         tail = {"summary": numbers, "facts": episode.facts, "ledger": episode.ledger.rows(), "log": episode.log}
-        print(json.dumps({**head, **asdict(task), **tail}, indent=1))
+        print(json.dumps({**head, **asdict(task), "identity": episode.identity, **tail}, indent=1))
     else:
         if verbose:
             tables.print_days(episode.ledger.rows())
@@ -195,6 +203,8 @@ def leaderboard(
     fill: Fill = "close",
     cost_bps: CostBps = 0.0,
     detail: Detail = None,
+    identity: IdentityFlag = None,
+    worlds: Annotated[str, typer.Option(help=f"By commas, of {', '.join(WORLDS)}: a board each.")] = "real",
     csv_file: Annotated[str | None, typer.Option("--csv", help="Write a row an episode to this file.")] = None,
     json_file: Annotated[str | None, typer.Option("--json", help="The same as JSON.")] = None,
     **model_flags: Any,
@@ -208,14 +218,16 @@ def leaderboard(
     options = given(model_flags)
     names = _names(f"{agents},{also or ''}")
     players = with_options([find_player(name) for name in names], options)
-    rules: dict[str, Any] = {"hold": hold, "cost_bps": cost_bps, "fill": fill, "detail": detail}
+    rules: dict[str, Any] = {"hold": hold, "cost_bps": cost_bps, "fill": fill, "detail": detail, "identity": identity}
     played = [
-        Task(windows.find_window(cell) and cell, _persona(persona), seed, _timesteps(timesteps), **rules)
+        Task(windows.find_window(cell) and cell, _persona(persona), seed, _timesteps(timesteps), world=world, **rules)
+        for world in _names(worlds)
         for cell in _names(cells)
         for persona in (PERSONAS if personas == "all" else _names(personas))
         for seed in range(seeds)
     ]
-    played[0].make(observation="vector").close()  # a wrong setting fails before the first episode
+    for task in {(task.world, task.cell): task for task in played}.values():
+        task.make(observation="vector").close()  # a wrong setting fails before the first episode
     for path in filter(None, (csv_file, json_file)):
         Path(path).open("a").close()  # the same for a file that cannot be written
     episodes = board.plan(players, played)
@@ -226,7 +238,7 @@ def leaderboard(
         write_csv(Path(csv_file), rows)
     if json_file:
         write_json(Path(json_file), rows)
-    tables.print_board(rows, players)
+    tables.print_boards(rows, players)
     if isinstance(ended, KeyboardInterrupt):
         raise typer.Exit(130)
     if ended:

@@ -8,6 +8,7 @@ from gymnasium import spaces
 from gymnasium.error import CustomSpaceError, ResetNeeded
 from gymnasium.vector.utils import create_shared_memory
 
+from fintrading_gym import masking
 from fintrading_gym import observations as view
 from fintrading_gym.errors import brief, lookup
 from fintrading_gym.ledger import Ledger
@@ -15,6 +16,7 @@ from fintrading_gym.metrics import HOLD, fintrading_score
 from fintrading_gym.observations import vector_view
 from fintrading_gym.replies import ACTIONS, parse
 from fintrading_gym.windows import Floats, Window, find_window
+from fintrading_gym.worlds import find_world
 
 # "text" stands for whatever a model may reply; a sampled action is printable ASCII and no decision.
 ASCII = "".join(map(chr, range(32, 127))) + "\n\t"
@@ -80,6 +82,9 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
     and prices as they are; `detail="brief"` leaves the table of bars out. `observation="both"`:
     `Dict(text, vector)`.
 
+    `identity` says how much of that the text view hides. With "coarse" the bars of both views, and the
+    agent's own return in them, are rounded; at every other level the vector view is the same to the bit.
+
     ## Rewards
     `position_i * ln(p_{i+1} / p_i) - cost_bps * 1e-4 * |change of position|`; with
     `fill="next_open"`: `position_{i-1} * ln(o_{i+1} / p_i) + position_i * ln(p_{i+1} / o_{i+1})`
@@ -100,7 +105,8 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
     USD), `position` (held into it), `log_return` (earned into it), `cumulative_log_return`, `valid`.
     Where `valid` is False there was no decision, and `reason` says why: a key of `replies.REASONS`, or
     "none" for `None`. The last step adds `ledger` (`fintrading_gym.ledger.Ledger`) and `score`
-    (`fintrading_gym.metrics.fintrading_score`).
+    (`fintrading_gym.metrics.fintrading_score`). All of it is true at every level of `identity`, as rewards
+    are: it is for whoever keeps the books, not for the agent.
 
     ## Arguments
     * `cell`: a cell's name, `"TICKER:FIRST:LAST"`, `"FILE.csv:FIRST:LAST"` or a `Window`
@@ -112,6 +118,10 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
     * `cost_bps`: cost of changing the position by 1, in basis points
     * `fill`: `close`, `next_open`
     * `start`: `first`, `random`
+    * `identity`: `real`, `names` (ticker hidden), `names+dates` (and dates), `masked` (and the level of
+      prices and volumes), `coarse` (and rounded); see `fintrading_gym.masking`
+    * `world`: `real`, or a counterfactual one: `mirror`, `shuffled`, `reversed`, `renamed`, with a seed as
+      in `shuffled:1`; see `fintrading_gym.worlds`
     * `lookback`: days of bars shown
     * `detail`: `full`, `brief`
     * `render_mode`: `ansi` (the last step as a line), `rgb_array` (chart), `human` (prints the line)
@@ -141,11 +151,13 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
         cost_bps: float = 0.0,
         fill: str = "close",
         start: str = "first",
+        identity: str = "real",
+        world: str = "real",
         lookback: int = 7,
         detail: str = "full",
         render_mode: str | None = None,
     ):
-        self.window = find_window(cell)
+        self.window = find_world(find_window(cell), world)
         for kind, name, table in (
             ("persona", persona, view.PERSONAS),
             ("observation", observation, OBSERVATION),
@@ -153,6 +165,7 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
             ("hold rule", hold, HOLD_RULES),
             ("fill", fill, FILLS),
             ("start", start, STARTS),
+            ("identity", identity, masking.IDENTITIES),
             ("detail", detail, dict.fromkeys(view.DETAILS)),
         ):
             lookup(kind, name, table)
@@ -175,8 +188,9 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
         self._market: list[float] = market.tolist()  # plain floats: indexing an array in step() costs ten times as much
         self._overnight: list[float] = overnight.tolist()
         self._intraday: list[float] = (market - overnight).tolist()
-        self._rows = list(view.market_rows(self.window, lookback))
-        self._texts = view.market_texts(self.window, lookback, detail) if observation != "vector" else ()
+        self.sight = view.Sight(self.window, lookback, detail, identity)
+        self._rows = list(view.market_rows(masking.bars(self.window, identity), lookback))
+        self._texts = view.market_texts(self.sight) if observation != "vector" or identity == "coarse" else ()
         self.observation_space = _observation_space(observation, lookback)
         self.action_space = spaces.Discrete(3) if action == "index" else spaces.Text(1 << 16, charset=ASCII)
         self._begin(0, 0)
@@ -284,6 +298,8 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
         self._cumulative = 0.0
         self._recent = view.NONE_YET
         self._log = []
+        if self._texts and self.sight.identity not in masking.DATED:  # these count from the episode's first day
+            self._texts = view.market_texts(self.sight, day)
 
     def _read(self, action: Any) -> tuple[int, str | None]:
         """The action as an index, and why it is no decision (None: it is one)."""
@@ -306,7 +322,8 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
         return index, None
 
     def _observe(self, day: int) -> Any:
-        state = (self._position, self._cumulative, day - self._first, self._recent)
+        cumulative = masking.own_return(self._cumulative, self.sight.identity)
+        state = (self._position, cumulative, day - self._first, self._recent)
         if self.observation == "vector":
             return vector_view(self._rows[day], *state)
         text = view.text_view(self._texts[day], view.PERSONAS[self.persona], self.timesteps, *state)

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,8 @@ def as_row(player: Player, task: Task, episode: Episode) -> Row:
         "hold": task.hold,
         "fill": task.fill,
         "cost_bps": task.cost_bps,
+        "world": task.world,
+        "identity": episode.identity,
         **numbers,
         "score": episode.score,
         "coverage": numbers.get("discipline", 0.0),
@@ -151,15 +154,29 @@ class Standing:
     cells: dict[str, float]  # mean score by cell
 
 
+def by_world(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """The rows of each world: what is scored in a counterfactual one stands on a board of its own."""
+    worlds: dict[str, list[Row]] = {}
+    for row in rows:
+        worlds.setdefault(row["world"], []).append(row)
+    return worlds
+
+
 def rank(rows: Iterable[Row], unranked: Iterable[str] = ()) -> list[Standing]:
     """The agents, best mean score first, those without a rank last.
 
     Args:
-        rows: of `run`.
+        rows: of `run`, all in one world.
         unranked: agents that know the future.
+
+    Raises:
+        ValueError: the rows are of several worlds.
     """
     by_agent: dict[str, list[Row]] = {}
-    for row in rows:
+    worlds = by_world(rows)
+    if len(worlds) > 1:
+        raise ValueError(f"Rows of the worlds {list(worlds)} make no one board; rank each of by_world(rows)")
+    for row in chain.from_iterable(worlds.values()):
         by_agent.setdefault(row["agent"], []).append(row)
     standings = [_standing(agent, played, agent in set(unranked)) for agent, played in by_agent.items()]
     standings.sort(key=lambda s: (bool(s.why), -s.means.get("score", -1.0), s.agent))

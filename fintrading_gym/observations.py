@@ -2,12 +2,15 @@
 
 import math
 import struct
-from functools import cache
+from functools import cache, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fintrading_gym.windows import Floats, Prices, Window
+from fintrading_gym import masking
+from fintrading_gym.masking import Mask
+from fintrading_gym.windows import Floats, Window
 
 # What a persona adds to the text view: its stance while the episode's cumulative return is >= 0, and below.
 PERSONAS = {
@@ -33,6 +36,16 @@ LIMIT = 10.0  # every number of the vector view is clipped to -LIMIT..LIMIT
 
 # Factors that bring a column to the order of 1: a week of a volatile stock moves by some 10 %.
 PRICE_SCALE, MONTH_SCALE, RETURN_SCALE = 10.0, 5.0, 5.0
+
+
+class Sight(NamedTuple):
+    """What the views of an environment are made of."""
+
+    window: Window
+    lookback: int  # days of bars
+    detail: str  # of DETAILS
+    identity: str  # of masking.IDENTITIES
+
 
 # ------------------------------------------------------------------------------------ the vector view
 
@@ -120,29 +133,36 @@ POSITIONS = {-1: "short", 0: "flat", 1: "long"}
 WORDS = dict(zip(SIGNS, ("sell", "hold", "buy"), strict=True))
 
 
-@cache
-def market_texts(window: Window, lookback: int, detail: str) -> tuple[str, ...]:
-    """The part of the text view that depends on the day alone, one text a day of the window."""
-    prices = window.load()
-    start, days = window.span()
-    return tuple(_market_text(window.ticker, prices, start + i, lookback, detail) for i in range(days))
+@lru_cache(maxsize=128)
+def market_texts(sight: Sight, first: int = 0) -> tuple[str, ...]:
+    """The part of the text view that depends on the day alone, one text a day of the window.
+
+    Args:
+        sight: what is shown.
+        first: the day of the episode's first decision, counted from the window's first. It makes a
+            difference where the level of identity counts from it; the days before it have no text.
+    """
+    bars = masking.mask(sight.window, sight.lookback, sight.identity, first)
+    start, days = sight.window.span()
+    played = (_market_text(bars, start + i, sight.lookback, sight.detail) for i in range(first, days))
+    return ("",) * first + tuple(played)
 
 
-def _market_text(ticker: str, prices: Prices, t: int, lookback: int, detail: str) -> str:
+def _market_text(bars: Mask, t: int, lookback: int, detail: str) -> str:
     shown = range(max(0, t - lookback + 1), t + 1) if detail == "full" else ()
     head = f"{'date':10} {'open':>9} {'high':>9} {'low':>9} {'close':>9} {'volume':>12}\n" if shown else ""
-    table = "".join(_bar(prices, d) for d in shown)
-    trends = "".join(f"{name}: {_trend(prices.close, t, back)}\n" for name, back in TRENDS.items())
-    return f"{ticker} at the close of {prices.date[t]}\n{head}{table}{trends}"
+    table = "".join(_bar(bars, d) for d in shown)
+    trends = "".join(f"{name}: {_trend(bars.close, t, back)}\n" for name, back in TRENDS.items())
+    return f"{bars.ticker} at the close of {bars.date[t]}\n{head}{table}{trends}"
 
 
 def _trend(close: Floats, t: int, back: int) -> str:
     return _percent(np.expm1(_log_return(close, t, back))) if t >= back else "n/a"
 
 
-def _bar(prices: Prices, d: int) -> str:
-    numbers = (_price(getattr(prices, name)[d]) for name in BARS[:4])
-    return f"{prices.date[d]} {' '.join(f'{n:>9}' for n in numbers)} {_volume(prices.volume[d]):>12}\n"
+def _bar(bars: Mask, d: int) -> str:
+    numbers = (_price(getattr(bars, name)[d]) for name in BARS[:4])
+    return f"{bars.date[d]:10} {' '.join(f'{n:>9}' for n in numbers)} {_volume(bars.volume[d]):>12}\n"
 
 
 def text_view(

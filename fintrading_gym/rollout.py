@@ -20,6 +20,7 @@ from fintrading_gym.ledger import Ledger
 from fintrading_gym.metrics import fintrading_score
 from fintrading_gym.replies import ACTIONS, Decision, parse
 from fintrading_gym.windows import Floats, Window, find_window
+from fintrading_gym.worlds import find_world
 
 GROUP = "fintrading_gym.agents"  # the entry-point group that players are found by
 
@@ -28,6 +29,10 @@ Agent = Callable[[Any], Decision | int | None]
 OnDay = Callable[[Agent, Decision | None], None]
 # An agent is strangers' code: whatever it raises, a call of exit() too, ends its own episode and is told.
 FAULTS = (Exception, SystemExit)
+
+
+# Settings of the view that an agent may wish for, in attributes of the same names, and what they are without a wish.
+WISHES = {"detail": "full", "identity": "real"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,9 @@ class Task:
     cost_bps: float = 0.0
     fill: str = "close"
     lookback: int = 7
-    detail: str | None = None  # None: as the agent wishes in its attribute `detail`, if it has one, else "full"
+    detail: str | None = None  # None, here and below: see WISHES
+    identity: str | None = None
+    world: str = "real"
 
     def __post_init__(self) -> None:
         if not isinstance(self.seed, int | np.integer) or self.seed < 0:
@@ -50,8 +57,8 @@ class Task:
 
     @property
     def window(self) -> Window:
-        """The days of the cell."""
-        return find_window(self.cell)
+        """The days of the cell, in the task's world."""
+        return find_world(find_window(self.cell), self.world)
 
     @property
     def decisions(self) -> int:
@@ -60,9 +67,10 @@ class Task:
         return possible if self.timesteps is None else min(self.timesteps, possible)
 
     def make(self, **keywords: Any) -> gym.Env[Any, Any]:
-        """The task's environment; `keywords` (observation, action, detail, render_mode) come first."""
+        """The task's environment; `keywords` (observation, action, detail, identity, render_mode) come first."""
         settings = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "seed"}
-        return gym.make(ENV_ID, **{**settings, "detail": self.detail or "full", **keywords})
+        open_wishes = {name: usual for name, usual in WISHES.items() if settings[name] is None}
+        return gym.make(ENV_ID, **{**settings, **open_wishes, **keywords})
 
     def market(self) -> tuple[Floats, Floats]:
         """Log returns of the days played, and their part before the fill: the future, for the oracle alone."""
@@ -81,6 +89,7 @@ class Episode:
     failure: str | None = None  # why the episode was broken off; None: played to the end
     log: tuple[dict[str, Any], ...] = ()  # what the agent kept of each day in its attribute `log`, if it has one
     facts: Mapping[str, Any] = field(default_factory=dict)  # columns of its row, from its attribute `facts`
+    identity: str | None = None  # how much it was shown, of `masking.IDENTITIES`; None: it was shown nothing
 
 
 def rollout(
@@ -115,16 +124,18 @@ def rollout(
             raise
         except FAULTS as fault:
             failure = f"day {len(decisions) + 1}: {one_line(fault)}"
-            return Episode(game.ledger(), tuple(decisions), None, failure, **_kept(agent))
+            return Episode(game.ledger(), tuple(decisions), None, failure, **_kept(agent, game))
         decisions.append(_as_decision(answer))
         if on_day:
             on_day(agent, decisions[-1])
     ledger = game.ledger()  # not of the last info: a TimeLimit ends an episode before there is one
-    return Episode(ledger, tuple(decisions), fintrading_score(ledger.log_return, ledger.valid), **_kept(agent))
+    score = fintrading_score(ledger.log_return, ledger.valid)
+    return Episode(ledger, tuple(decisions), score, **_kept(agent, game))
 
 
-def _kept(agent: Agent) -> dict[str, Any]:
-    return {"log": tuple(getattr(agent, "log", ())), "facts": dict(getattr(agent, "facts", {}))}
+def _kept(agent: Agent, game: Any) -> dict[str, Any]:
+    facts = dict(getattr(agent, "facts", {}))
+    return {"log": tuple(getattr(agent, "log", ())), "facts": facts, "identity": game.sight.identity}
 
 
 def _as_action(answer: Any) -> Any:
@@ -197,9 +208,9 @@ class Player:
             if not callable(agent):
                 told = f"the factory gave {brief(agent)} and not an agent, a callable from observation to decision"
                 return Episode(Ledger(), (), None, f"before day 1: {told}")
-            wished = getattr(agent, "detail", None)
-            if task.detail is None and wished is not None:
-                env = task.make(detail=wished)
+            wished = {name: getattr(agent, name, None) for name in WISHES if getattr(task, name) is None}
+            if any(wished.values()):
+                env = task.make(**{name: wish for name, wish in wished.items() if wish is not None})
             return rollout(agent, env, task.seed, on_day)
 
 

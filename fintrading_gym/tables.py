@@ -8,11 +8,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fintrading_gym.leaderboard import MIN_COVERAGE, Row, rank
+from fintrading_gym.leaderboard import MIN_COVERAGE, Row, by_world, rank
 from fintrading_gym.observations import POSITIONS
 from fintrading_gym.progress import FEW, known_sum, one_sided
 from fintrading_gym.replies import ACTIONS
 from fintrading_gym.rollout import Player
+from fintrading_gym.worlds import WORLDS
 
 BOARD = {  # column of the table: what it shows, and how it is printed
     "score": ("score", ".3f"),
@@ -25,11 +26,18 @@ BOARD = {  # column of the table: what it shows, and how it is printed
 }
 
 
-def print_board(rows: list[Row], players: list[Player]) -> None:
+def print_boards(rows: list[Row], players: list[Player]) -> None:
+    """A board for each world that the rows were played in."""
+    for world, its in by_world(rows).items():
+        _print_board(its, players, world)
+
+
+def _print_board(rows: list[Row], players: list[Player], world: str) -> None:
     """The ranking, the scores by cell, what the models did, and what all that means."""
     standings = rank(rows, [p.name for p in players if not p.traits.ranked])
     cells = list(dict.fromkeys(row["cell"] for row in rows))
-    title = "Leaderboard: means over n episodes, best first; sd: of the score over them"
+    where = "" if world == "real" else f" ({world} world)"
+    title = f"Leaderboard{where}: means over n episodes, best first; sd: of the score over them"
     whole = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     parts = Table(title="Score by cell", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for table, names in ((whole, ("#", "agent", *BOARD, "sd", "n")), (parts, ("#", "agent", *cells))):
@@ -47,7 +55,7 @@ def print_board(rows: list[Row], players: list[Player]) -> None:
         console.print(_models_table(asking))
     why = [f"{s.agent} is not ranked: {s.why}" for s in standings if s.why]
     said = [f"{agent}: {its[0]['note']}" for agent, its in _by_agent(asking).items() if its[0]["note"]]
-    for note in [*_board_notes(players), *said, *alerts(asking), *why]:
+    for note in [*_board_notes(players), *_told(asking, world), *said, *alerts(asking), *why]:
         console.print(note, markup=False, highlight=False)
 
 
@@ -73,6 +81,15 @@ def _shares(rows: list[Row]) -> dict[str, float]:
     """Mean share of each decision over the episodes that were played to the end."""
     whole = [row for row in rows if row["failure"] is None]
     return {name: float(np.mean([row[f"{name}_share"] for row in whole])) for name in reversed(ACTIONS) if whole}
+
+
+def _told(rows: list[Row], world: str) -> list[str]:
+    """What the world is, and how much of it the models were told."""
+    notes = [] if world == "real" else [f"{world} world: {WORLDS[world.partition(':')[0]]}"]
+    for agent, its in _by_agent(rows).items():
+        levels = sorted({row["identity"] or "nothing" for row in its})
+        notes.append(f"{agent} was shown identity={', '.join(levels)}")
+    return notes
 
 
 def alerts(rows: list[Row]) -> list[str]:

@@ -37,6 +37,7 @@ BATCHED = (
     ("observation", OBSERVATION, "vector"),
     ("action", ACTION, "index"),
     ("render_mode", FinMemTradingEnv.metadata["render_modes"], None),
+    ("identity", ("coarse",), "real"),  # the others change no number of the vector view
 )
 
 
@@ -59,7 +60,7 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
       tell of the end. `Disabled`: `reset(options={"reset_mask": mask})` does, and a step before it raises
     * `compiled`: True: steps run as machine code (extra `fast`; the first one compiles it), to the same bits
     * every keyword of `FinMemTradingEnv`, with `observation="vector"` (here the default) and
-      `action="index"`; text and pictures need `make_vec(..., vectorization_mode="sync")`
+      `action="index"`; text, pictures and coarse views need `make_vec(..., vectorization_mode="sync")`
 
     Raises:
         ValueError: a keyword has no such value, or there are more cells than environments.

@@ -109,6 +109,21 @@ def test_leaderboard_prints_and_writes_rows(folder):
     assert {row["persona"] for row in rows if row["agent"] == "my_agents:contrarian"} == {"adaptive", "risk_averse"}
 
 
+def test_each_world_prints_a_board_and_play_knows_worlds_and_levels_too(tmp_path):
+    words = ("--agents", "flat,momentum", "--cells", "tsla_main", "--worlds", "real,mirror", "--seeds", 1)
+    text = run("leaderboard", *words, "--json", tmp_path / "r.json").stdout
+    assert text.count("means over n episodes") == 2
+    assert "Leaderboard (mirror world)" in text
+    assert "mirror world: every move of a price with its sign flipped" in text
+    rows = json.loads((tmp_path / "r.json").read_text())
+    assert [(row["agent"], row["world"]) for row in rows] == [
+        ("flat", "real"), ("flat", "mirror"), ("momentum", "real"), ("momentum", "mirror"),
+    ]  # fmt: skip
+    told = json.loads(run("play", "flat", "--world", "shuffled:3", "--identity", "coarse", "--json").stdout)
+    assert (told["world"], told["identity"]) == ("shuffled:3", "coarse")
+    assert json.loads(run("play", "flat", "--json").stdout)["identity"] == "real"
+
+
 def test_two_boards_are_the_same_bytes(tmp_path):
     for name in ("a.json", "b.json"):
         run("leaderboard", "--agents", "random,sma_cross", "--cells", "tsla_main", "--json", tmp_path / name)
@@ -129,6 +144,9 @@ def test_a_failed_agent_ends_with_1_and_the_others_are_ranked(folder):
         (("play", "buy_and_hld"), "Did you mean 'buy_and_hold'"),
         (("play", "flat", "--cell", "tsla_man"), "Did you mean 'tsla_main'"),
         (("play", "flat", "--persona", "adaptve"), "Did you mean 'adaptive'"),
+        (("play", "flat", "--identity", "mask"), "Did you mean 'masked'"),
+        (("play", "flat", "--world", "miror"), "Did you mean 'mirror'"),
+        (("leaderboard", "--worlds", "real,miror"), "Did you mean 'mirror'"),
         (("play", "flat", "--timesteps", "0"), "--timesteps '0'"),
         (("play", "flat", "--timesteps", "many"), "nor 'all'"),
         (("play", "flat", "--hold", "kep"), "Did you mean 'keep'"),

@@ -18,7 +18,9 @@ GROUND = {
     "metrics": set(),
     "replies": set(),
     "windows": {"errors"},
-    "observations": {"windows"},
+    "masking": {"windows"},
+    "worlds": {"errors", "windows"},
+    "observations": {"masking", "windows"},
     "ledger": {"metrics", "replies"},
 }
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from fintrading_gym.errors import RunStopped
-from fintrading_gym.leaderboard import plan, rank, run
+from fintrading_gym.leaderboard import by_world, plan, rank, run
 from fintrading_gym.metrics import earned, hindsight, luck
 from fintrading_gym.observations import PERSONAS
 from fintrading_gym.rollout import Player, Task, Traits, find_player
@@ -18,7 +18,16 @@ TASKS = [
 
 def _row(agent, score, cell="a", **more):
     numbers = dict.fromkeys(("cumulative_return", "excess", "regret", "luck", "sharpe_ratio", "max_drawdown"), 0.0)
-    return {"agent": agent, "cell": cell, "score": score, "coverage": 1.0, "failure": None, **numbers, **more}
+    return {
+        "agent": agent,
+        "world": "real",
+        "cell": cell,
+        "score": score,
+        "coverage": 1.0,
+        "failure": None,
+        **numbers,
+        **more,
+    }
 
 
 def test_what_a_player_ignores_is_not_played_again():
@@ -79,7 +88,14 @@ def test_who_knows_the_future_fails_or_does_not_decide_is_shown_without_a_rank()
         _row("absent", 0.8, coverage=0.9499),
         _row("broken", 0.7),
         {**_row("broken", None), "failure": "day 3: OSError: gone"},
-        {"agent": "dead", "cell": "a", "score": None, "coverage": 0.0, "failure": "before day 1: no key"},
+        {
+            "agent": "dead",
+            "world": "real",
+            "cell": "a",
+            "score": None,
+            "coverage": 0.0,
+            "failure": "before day 1: no key",
+        },
     ]
     standings = {s.agent: s for s in rank(rows, unranked=["oracle"])}
     assert [s.agent for s in rank(rows, ["oracle"]) if s.rank] == ["model"]
@@ -87,6 +103,31 @@ def test_who_knows_the_future_fails_or_does_not_decide_is_shown_without_a_rank()
     assert standings["absent"].why == "decided only 95% of its days, and 95% are needed"
     assert standings["broken"].why == "1 of 2 episodes failed (day 3: OSError: gone)"
     assert standings["dead"].means == {}
+
+
+def test_each_world_has_a_board_of_its_own():
+    rows = [_row("a", 0.5), _row("b", 0.6), {**_row("a", 0.9), "world": "mirror"}]
+    assert {world: [s.agent for s in rank(its)] for world, its in by_world(rows).items()} == {
+        "real": ["b", "a"],
+        "mirror": ["a"],
+    }
+    with pytest.raises(ValueError, match=r"worlds \['real', 'mirror'\] make no one board"):
+        rank(rows)
+    assert rank([]) == []
+
+
+def test_worlds_and_identity_stand_in_the_rows_and_are_played_apart():
+    tasks = [Task(world=world, timesteps=5) for world in ("real", "mirror", "shuffled:1")]
+    rows = [row for _, row in run(plan([find_player("buy_and_hold"), find_player("llm:scripted/momentum")], tasks))]
+    told = {(row["agent"], row["world"]): row for row in rows}
+    assert len(told) == 6
+    assert {agent: told[agent, "real"]["identity"] for agent in ("buy_and_hold", "llm:scripted/momentum")} == {
+        "buy_and_hold": "real",
+        "llm:scripted/momentum": "masked",
+    }
+    earned = {world: told["buy_and_hold", world]["cumulative_return"] for world in ("real", "mirror", "shuffled:1")}
+    assert earned["mirror"] == pytest.approx(-earned["real"])
+    assert len({row["data_sha256"] for row in rows}) == 3
 
 
 def test_a_failed_episode_has_no_score_that_looks_fine():

@@ -133,6 +133,7 @@ def test_the_hash_covers_every_prompt_and_is_the_same_in_another_process():
     names = {name for name in vars(seat) if name.isupper() and name not in ("PROMPTS", "PROMPT_SHA256")}
     assert {name for name in names if getattr(seat, name) not in (*seat.PROMPTS, FORM)} == {
         "ACTIONS",
+        "IDENTITY",
         "SILENT",
         "SMALL",
     }

@@ -9,8 +9,10 @@ from dataclasses import asdict, fields
 from itertools import chain
 from typing import Any
 
+from fintrading_agents.guard import Guarded
 from fintrading_agents.models import Form, Model, ModelFailure, Settings, open_model, wait
 from fintrading_agents.models.local import SETTINGS as SMALL
+from fintrading_agents.neutering import for_task
 from fintrading_gym.replies import ACTIONS, REASONS, Decision, parse
 from fintrading_gym.rollout import Task, Traits
 
@@ -55,6 +57,7 @@ PROMPTS = (SYSTEM, HOLDS, FILLS, COSTS, PERSONAS, NUDGE, REASONS, FORM.schema, F
 PROMPT_SHA256 = hashlib.sha256(json.dumps(PROMPTS).encode()).hexdigest()
 
 SILENT = ("empty", "only_reasoning")  # of replies.REASONS: nothing was said
+IDENTITY = "masked"  # a model is not told whom it trades, and when, unless the task says otherwise
 
 
 class Seat:
@@ -62,10 +65,12 @@ class Seat:
 
     def __init__(self, task: Task, model: Model, context: str, max_nudges: int):
         self.detail = task.detail or (SMALL["detail"] if model.name.startswith("local/") else "full")
+        self.identity = task.identity or IDENTITY
         self.log: list[dict[str, Any]] = []
         """One entry a day: its `calls`, each with its `messages`, all of its `Reply`, and the `verdict` on it; and
         `failure` if the last had no reply. All is ready for JSON."""
-        self._model, self._context, self._max_nudges, self._seed = model, context, max_nudges, task.seed
+        self._model = Guarded(model, for_task(task, self.identity))
+        self._context, self._max_nudges, self._seed = context, max_nudges, task.seed
         self._system = {"role": "system", "content": system_prompt(task)}
         # The days still shown: each day's view, and the decision the model took on it.
         self._past: deque[tuple[dict[str, Any], dict[str, Any]]] = deque(maxlen=days_shown(context))
@@ -88,7 +93,7 @@ class Seat:
         self.log.append(day)
         told = view
         for _ in range(1 + self._max_nudges):
-            messages = [*before, {"role": "user", "content": told}]
+            messages = self._model.told([*before, {"role": "user", "content": told}])
             try:
                 reply = await self._model.complete(messages, sample=self._seed, form=FORM)
             except ModelFailure as failure:

@@ -1,0 +1,37 @@
+"""The door to a model, and the guard in it: whatever an agent sends, no name and no date of the table gets through."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fintrading_agents.models import Form, Messages, Model, Reply
+from fintrading_agents.neutering import EntityMap
+
+
+class Guarded:
+    """A model behind the guard, for one episode. An agent gives it the model's place and asks as before."""
+
+    def __init__(self, model: Model, entity_map: EntityMap):
+        self.name, self.note, self.structured = model.name, model.note, model.structured
+        self._model, self._entity_map = model, entity_map
+
+    def told(self, messages: Messages) -> list[dict[str, Any]]:
+        """The messages as the model gets them. Telling twice changes nothing more."""
+        return [{**message, "content": self._neutered(message["content"])} for message in messages]
+
+    async def complete(self, messages: Messages, *, sample: int = 0, form: Form | None = None) -> Reply:
+        """One answer, to the messages as they are `told`; see `models.Model`."""
+        return await self._model.complete(self.told(messages), sample=sample, form=form)
+
+    def _neutered(self, content: Any) -> Any:
+        return texts_changed(content, lambda text: self._entity_map.neuter(text, keep_tokens=True))
+
+
+def texts_changed(data: Any, change: Callable[[str], str]) -> Any:
+    """Nested data, as JSON has it, with every text in it changed, those that are keys too."""
+    if isinstance(data, str):
+        return change(data)
+    if isinstance(data, Mapping):
+        return {change(key): texts_changed(value, change) for key, value in data.items()}
+    if isinstance(data, Sequence):
+        return [texts_changed(value, change) for value in data]
+    return data

@@ -1,0 +1,168 @@
+"""Whom a text may name: the table of companies, people, products and sectors, and patterns for their aliases."""
+
+import re
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+
+from fintrading_agents.neutering.tokens import any_case
+
+# How an alias may be spelt elsewhere. Between words: nothing, a space, a hyphen, a line break.
+_SPACE = r"[\s_\-\u2010-\u2015]"
+_SPELLINGS = {"'": r"['\u2019]?", ".": r"[.\-/]?", ",": ",?", "&": "(?:&amp;|&|and)"}
+SUFFIX = (
+    r"(?:,?\s{1,2}(?:Inc|INC|Incorporated|Corp|CORP|Corporation|Co|Company|Companies|Ltd|LTD|Limited|PLC|plc|p\.l\.c|LLC"
+    r"|LP|NV|N\.V|SA|S\.A|AG|SE|Group|Holdings?|Class\s[A-C]|Common\sStock)(?![^\W_])\.?){0,3}"
+)
+ONE_OF_A_SECTOR = r"(?=[\s-]{1,2}(?:sector|industr|stocks?|shares|compan|names|firms|giants?|makers?|etfs?|funds?))"
+
+
+class Ambiguous(ValueError):  # noqa: N818 - reads as a sentence where it is raised and caught
+    """A text or a table that could not be restored: an alias of two owners, or a text that already holds a token."""
+
+
+@dataclass(frozen=True)
+class Company:
+    """A company as texts name it. Every company needs a ticker or a name."""
+
+    tickers: tuple[str, ...] = ()  # of all its share classes
+    names: tuple[str, ...] = ()  # the one to restore to first; then short and former ones
+    people: tuple[str, ...] = ()  # "Elon Musk", and "Musk" where the surname alone tells
+    products: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Entity:
+    """Somebody or something with a token of its own."""
+
+    kind: str  # of tokens.WIDTHS
+    aliases: tuple[str, ...]  # the one to restore to first
+    tickers: tuple[str, ...] = ()  # those of the aliases that are tickers
+
+
+@dataclass(frozen=True)
+class Table:
+    """The file of companies."""
+
+    companies: tuple[Company, ...]
+    sectors: tuple[tuple[str, ...], ...]
+    words: frozenset[str]  # aliases that are words too
+    prefixed: frozenset[str]  # tickers that stay unless marked as tickers
+
+
+@cache
+def table() -> Table:
+    """The table that ships: over a hundred companies, all bundled tickers among them."""
+    content = tomllib.loads(Path(__file__).with_name("companies.toml").read_text(encoding="utf-8"))
+    companies = [Company(**{name: tuple(values) for name, values in entry.items()}) for entry in content["company"]]
+    sectors = tuple(tuple(entry["names"]) for entry in content["sector"])
+    return Table(tuple(companies), sectors, frozenset(content["words"]), frozenset(content["prefixed"]))
+
+
+@cache
+def entities(more: tuple[Company, ...]) -> tuple[Entity, ...]:
+    """Everybody of the table and of `more`; who shares a ticker with a company of the table belongs to it."""
+    known = list(table().companies)
+    for company in more:
+        if not (company.tickers or company.names):
+            raise ValueError(f"{company} has neither a ticker nor a name")
+        at = next((k for k, other in enumerate(known) if set(other.tickers) & set(company.tickers)), None)
+        if at is None:
+            known.append(company)
+        else:
+            known[at] = Company(
+                *(tuple(dict.fromkeys(a + b)) for a, b in zip(_fields(known[at]), _fields(company), strict=True))
+            )
+    found = [Entity("Sector", names) for names in table().sectors]
+    for company in known:
+        found.append(Entity("Company", company.names + company.tickers, company.tickers))
+        found += [Entity("Product", (product,)) for product in company.products]
+        full_names = [name for name in company.people if " " in name]
+        surnames = [name for name in company.people if " " not in name]
+        found += [Entity("Person", (name, *(s for s in surnames if name.endswith(f" {s}")))) for name in full_names]
+    return tuple(found)
+
+
+def _fields(company: Company) -> tuple[tuple[str, ...], ...]:
+    return company.tickers, company.names, company.people, company.products
+
+
+@lru_cache(maxsize=8192)
+def key(alias: str) -> str:
+    """An alias without its spelling: case, spaces, hyphens, dots and "&"."""
+    return re.sub(r"[\W_]+", "", alias.replace("&amp;", "&").replace("&", "and")).casefold()
+
+
+@cache
+def owners(more: tuple[Company, ...]) -> dict[str, Entity]:
+    """Who is meant by an alias, by its `key`.
+
+    Raises:
+        Ambiguous: two are.
+    """
+    owner: dict[str, Entity] = {}
+    for entity in entities(more):
+        for alias in entity.aliases:
+            if owner.setdefault(key(alias), entity) != entity:
+                others = owner[key(alias)].aliases[0], entity.aliases[0]
+                raise Ambiguous(f"Alias {alias!r} has two owners, {others[0]!r} and {others[1]!r}; leave it out of one")
+    return owner
+
+
+@cache
+def alternation(more: tuple[Company, ...]) -> tuple[str, str]:
+    """Two patterns: every alias, the longest first; and the tickers that need a mark before them.
+
+    The aliases stand behind their first two characters, so that at most places of a text few are tried.
+    """
+    groups: dict[str, dict[str, list[tuple[str, str]]]] = {}
+    marked = []
+    for entity in entities(more):
+        for alias in entity.aliases:
+            if alias in entity.tickers and (len(alias) == 1 or alias in table().prefixed):
+                marked.append(re.escape(alias))
+                continue
+            # Behind the first two, or behind the first where the second may be left out ("J.P. Morgan", "F-150").
+            begun = alias[:2].casefold() if alias[1].isalnum() else alias[0].casefold()
+            for pattern in _spellings(alias, entity, len(begun)):
+                groups.setdefault(begun[0], {}).setdefault(begun[1:], []).append((alias, pattern))
+    tried = []
+    for first, behind in sorted(groups.items()):
+        inner = []
+        for second, patterns in sorted(behind.items(), reverse=True):
+            longest_first = sorted(set(patterns), key=lambda pair: (-len(pair[0]), pair))
+            inner.append(f"{any_case(second)}(?:{'|'.join(pattern for _, pattern in longest_first)})")
+        tried.append(f"{any_case(first)}(?:{'|'.join(inner)})")
+    return "|".join(tried), "|".join(sorted(marked, key=len, reverse=True))
+
+
+def _spellings(alias: str, entity: Entity, begun: int) -> Iterable[str]:
+    one_word = " " not in alias
+    if alias in entity.tickers and len(alias) <= 3 and alias not in table().words:
+        yield _pattern(alias, begun, as_written=True)
+    elif alias in table().words or (entity.kind == "Sector" and one_word):
+        only_before = ONE_OF_A_SECTOR if entity.kind == "Sector" else r"(?=\.com)"
+        yield _pattern(alias, begun, as_written=True)
+        yield _pattern(alias.upper(), begun, as_written=True)
+        yield _pattern(alias.lower(), begun, as_written=True) + only_before
+    else:
+        yield _pattern(alias, begun, as_written=False)
+
+
+def _pattern(alias: str, begun: int, as_written: bool) -> str:
+    """The alias from its character `begun` on; with `as_written` a look back at those before it."""
+    words = alias.split(" ")
+    spelt = ["".join(_character(c, as_written) for c in word) for word in [words[0][begun:], *words[1:]]]
+    pattern = f"(?<={re.escape(alias[:begun])}){spelt[0]}" if as_written else spelt[0]
+    for before, word, piece in zip(words, words[1:], spelt[1:], strict=False):
+        # "Model S" may be written "Model-S", and "models" is another word.
+        pattern += _SPACE + ("{1,2}" if 1 in (len(before), len(word)) else "{0,2}") + piece
+    return pattern
+
+
+def _character(c: str, as_written: bool) -> str:
+    if c == "-":
+        return _SPACE + "{0,2}"
+    return _SPELLINGS.get(c) or (re.escape(c) if as_written else any_case(c))

@@ -1,0 +1,74 @@
+"""The door to a model: what an agent sends comes through without names and dates, and what is masked as it is."""
+
+import asyncio
+
+import pytest
+
+from fintrading_agents.guard import Guarded, texts_changed
+from fintrading_agents.llm import PROMPTS, llm, system_prompt
+from fintrading_agents.models import Scripted
+from fintrading_agents.neutering import EntityMap, for_task
+from fintrading_gym.masking import IDENTITIES
+from fintrading_gym.observations import DETAILS, PERSONAS
+from fintrading_gym.rollout import Player, Task
+from fintrading_gym.windows import CELLS
+
+BUY = '{"action": "buy"}'
+
+
+def sent(task, agent_of=llm, **options):
+    """All messages that reach the model in an episode, and the episode."""
+    seen = []
+    model = Scripted(lambda messages: seen.append(messages) or BUY)
+    return seen, Player("llm:given", agent_of, model, options).play(task)
+
+
+def test_nothing_an_agent_sends_reaches_the_model_with_names_or_dates():
+    class Careless:
+        """An agent that quotes the news as it is."""
+
+        def __init__(self, task, model):
+            self._model = Guarded(model, for_task(task, "masked"))
+
+        def __call__(self, observation):
+            news = "Tesla (TSLA) closed at $223.07 on 2022-10-07, said Elon Musk. " + observation["text"]
+            parts = [{"type": "text", "text": news}, {"type": "json", "TSLA": ["2022-10-07", 223.07]}]
+            asyncio.run(self._model.complete([{"role": "user", "content": parts}]))
+            return 2
+
+    (messages,), episode = sent(Task(timesteps=1, identity="masked"), Careless)
+    assert episode.failure is None
+    text = repr(messages)
+    assert "Company-001 (Company-001) closed at $" in text
+    assert "Date-0008, said Person-" in text
+    assert "'Company-001': ['Date-0008', 223.07]" in text
+    assert "TSLA" not in text
+    assert "2022-10" not in text
+    assert "$223.07" not in text
+
+
+@pytest.mark.parametrize("detail", DETAILS)
+@pytest.mark.parametrize("persona", PERSONAS)
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_masked_view_and_our_own_prompts_pass_as_they_are(cell, persona, detail):
+    task = Task(cell, persona, timesteps=60, detail=detail, identity="masked", cost_bps=5.0, hold="flat")
+    env = task.make(observation="text")
+    guarded = Guarded(Scripted([]), for_task(task, "masked"))
+    texts = [env.reset()[0]] + [env.step(action)[0] for action in [2, 0, 1] * 20]
+    for text in [system_prompt(task), *texts]:
+        messages = [{"role": "user", "content": text}]
+        assert guarded.told(messages) == messages
+    assert for_task(task, "masked").find(repr(PROMPTS)) == []
+
+
+@pytest.mark.parametrize("identity", IDENTITIES)
+def test_the_seats_log_holds_what_was_sent(identity):
+    seen, episode = sent(Task(timesteps=3, identity=identity), context="full")
+    assert [call["messages"] for day in episode.log for call in day["calls"]] == seen
+    assert ("TSLA" in repr(seen)) is (identity == "real")
+
+
+def test_every_text_of_nested_data_is_changed_keys_too():
+    data = {"TSLA": ["Tesla", 3, None, {"on": "2022-10-07"}], "x": (True, "F")}
+    neutered = texts_changed(data, EntityMap("TSLA").neuter)
+    assert neutered == {"Company-001": ["Company-001", 3, None, {"on": "Date-0001"}], "x": [True, "F"]}

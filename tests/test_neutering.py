@@ -1,0 +1,556 @@
+"""The guard for free text: nothing that names or dates is left, and all of it comes back."""
+
+import datetime
+import random
+import re
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import gymnasium as gym
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from fintrading_agents.neutering import Ambiguous, Company, EntityMap, for_task
+from fintrading_agents.neutering.companies import SUFFIX, entities, key, owners, table
+from fintrading_agents.neutering.dates import SHAPES, named_by
+from fintrading_agents.neutering.tokens import WIDTHS
+from fintrading_gym.errors import UnknownName
+from fintrading_gym.masking import COMPANY, IDENTITIES
+from fintrading_gym.rollout import Task
+from fintrading_gym.windows import TICKERS
+
+ALIASES = [(alias, entity) for entity in entities(()) for alias in entity.aliases]
+FREE = [  # those that are masked wherever they stand
+    (alias, entity)
+    for alias, entity in ALIASES
+    if not (alias in entity.tickers and (len(alias) == 1 or alias in table().prefixed))
+]
+EDGE, NO_EDGE = r"(?<![^\W_])", r"(?![^\W_])"
+
+# One way to write a day, month, quarter or year in each shape, by what strftime and the numbers give.
+WRITTEN = {
+    "2024-03-14 16:00": "{d:%Y-%m-%dT%H:%M:%SZ}",
+    "2024-03-14": "{d:%Y-%m-%d}",
+    "2024/03/14": "{d:%Y/%m/%d}",
+    "2024.03.14": "{d:%Y.%m.%d}",
+    "20240314": "{d:%Y%m%d}",
+    "2024-W11": "{d:%G-W%V}",
+    "2024 Q1": "{d.year}Q{q}",
+    "2024-03": "{d:%Y-%m}",
+    "2023-24": "{d.year}/{next:02}",
+    "3/14/2024": "{d.month}/{d.day}/{d.year}",
+    "14.03.2024": "{d:%d.%m.%Y}",
+    "14-03-2024": "{d:%d-%m-%Y}",
+    "03/2024": "{d:%m/%Y}",
+    "14 March 2024": "{d.day} {d:%B %Y}",
+    "March 14-16, 2024": "{d:%B} {d.day}-30, {d.year}",
+    "March 14, 2024": "{d:%b}. {d.day}, {d.year}",
+    "March 2024": "{d:%B %Y}",
+    "Mar '24": "{d:%b} '{d:%y}",
+    "Mar-24": "{d:%b-%y}",
+    "14 March": "{d.day} {d:%B}",
+    "March 14": "{d:%B} {d.day}",
+    "Q1 2024": "Q{q} {d.year}",
+    "1Q24": "{q}Q{d:%y}",
+    "first quarter of 2024": "third quarter of {d.year}",
+    "H1 2024": "H1 {d.year}",
+    "first half of 2024": "first half of {d.year}",
+    "FY2024": "FY{d:%y}",
+    "2020s": "{d.year}0s",
+    "2024": "{d.year}",
+    "last Tuesday": "{d:%A}",
+    "Thanksgiving": "Thanksgiving",
+    "March": "{d:%B}",
+}
+
+
+def write(shape, day):
+    if shape == "2020s":
+        return f"{day.year // 10}0s"
+    numbers = {"d": day, "q": 1 + (day.month - 1) // 3, "next": (day.year + 1) % 100}
+    return WRITTEN[shape].format(**numbers)
+
+
+# --------------------------------------------------------------------------------------------- the laws
+
+days = st.datetimes(datetime.datetime(1990, 1, 1), datetime.datetime(2039, 12, 31))
+dates = st.builds(write, st.sampled_from(list(SHAPES)), days)
+spellings = st.sampled_from(["{}", "{}", "{}'s", "({})", "“{}”", "{},", "{}-made", "the {}."])
+names = st.builds(lambda pair, form: form.format(pair[0]), st.sampled_from(FREE), spellings)
+amounts = st.builds(
+    lambda form, number: form.format(number),
+    st.sampled_from(
+        ["${:.2f}", "${:,.0f}", "${:.1f} billion", "{:.2f} dollars", "USD {:.0f}", "{:.0f} shares", "{:.2f}%"]
+    ),
+    st.floats(0, 1e6),
+)
+words = st.sampled_from(["shares", "rose", "as", "a", "target,", "and", "fell;", "the", "T", "F", "(up", "3.5)."])
+anything = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
+texts = st.lists(names | dates | amounts | words | anything, max_size=30).map(" ".join)
+
+
+@settings(max_examples=150)
+@given(text=texts, identity=st.sampled_from(list(IDENTITIES)), scale=st.sampled_from([1.0, 0.4123, 17.0]))
+def test_exact_mode_restores_every_text(text, identity, scale):
+    entity_map = EntityMap("TSLA", exact=True, identity=identity, scale=scale)
+    try:
+        neutered = entity_map.neuter(text)
+    except Ambiguous:
+        assume(False)  # it held something like "Company 1"
+    assert entity_map.restore(neutered) == text
+    assert not entity_map.unknown
+
+
+@settings(max_examples=150)
+@given(
+    pieces=st.lists(st.sampled_from(FREE) | dates, min_size=1, max_size=20),
+    symbol=st.sampled_from(TICKERS),
+    exact=st.booleans(),
+)
+def test_no_alias_and_no_date_is_left(pieces, symbol, exact):
+    surfaces = [piece if isinstance(piece, str) else piece[0] for piece in pieces]
+    entity_map = EntityMap(symbol, exact=exact)
+    neutered = entity_map.neuter("; ".join(surfaces))
+    for surface in surfaces:
+        assert not re.search(EDGE + re.escape(surface) + NO_EDGE, neutered), surface
+    assert entity_map.find(neutered) == []
+    assert len(entity_map.find("; ".join(surfaces))) >= len(set(surfaces)) - 1  # "A; B" may be one alias
+
+
+@given(text=texts, order=st.permutations(range(6)), symbol=st.sampled_from(["TSLA", "XYZ1", "AAPL"]))
+def test_it_is_deterministic_and_the_order_of_companies_does_not_matter(text, order, symbol):
+    companies = [Company((f"XYZ{k}",), (f"Xyzzy {k} Corp", f"Plugh{k}"), (f"Jane Doe{k}",)) for k in range(5)]
+    companies.append(Company(("XYZ3",), ("Frobozz Ltd",)))  # which belongs to the other XYZ3
+    text += " XYZ3 bought Plugh1 from Jane Doe2"
+    told = []
+    for given_so in (companies, [companies[k] for k in order]):
+        entity_map = EntityMap(symbol, companies=given_so)
+        try:
+            told.append(entity_map.neuter(text))
+        except Ambiguous:
+            assume(False)
+    assert told[0] == told[1]
+    assert "XYZ3" not in told[0]
+    assert "Plugh1" not in told[0]
+    assert "Doe2" not in told[0]
+
+
+def test_it_is_the_same_in_another_process():
+    text = "Apple and Alphabet; Tim Cook; Technology; 2024-03-14, Q1 2023"
+    code = f"from fintrading_agents.neutering import EntityMap; print(EntityMap('AAPL').neuter({text!r}))"
+    told = {"capture_output": True, "text": True, "check": True}
+    runs = [subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": h}, **told).stdout for h in "12"]
+    assert runs[0] == runs[1] == EntityMap("AAPL").neuter(text) + "\n"
+
+
+def test_no_token_is_a_prefix_of_another():
+    for keywords in ({}, {"exact": True}, {"days": ["2024-01-02", "2024-01-03"], "today": "2024-01-03"}):
+        entity_map = EntityMap("TSLA", **keywords)
+        text = ", ".join(
+            [alias for alias, _ in FREE]
+            + [f"{year}-{month:02}-03" for year in range(2000, 2030) for month in range(1, 13)]
+        )
+        tokens = {
+            token for token in entity_map.neuter(text).split(", ") if re.fullmatch(r"[A-Z][a-z]*[-+][\d-]+", token)
+        }
+        assert len(tokens) > 500
+        assert not [a for a, b in pairwise(sorted(tokens)) if b.startswith(a)]
+
+
+# ------------------------------------------------------------------ the two bugs of guards before this one
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_forty_companies_and_forty_dates_come_back(exact):
+    companies = [entity.aliases[0] for entity in entities(()) if entity.kind == "Company"][:40]
+    on = [str(datetime.date(2022, 1, 3) + datetime.timedelta(k)) for k in range(40)]
+    text = "\n".join(f"{company} rose on {day}." for company, day in zip(companies, on, strict=True))
+    entity_map = EntityMap("TSLA", exact=exact)
+    neutered = entity_map.neuter(text)
+    assert len(set(re.findall(r"Date-\d{4}", neutered))) == len(set(re.findall(r"Company-\d{3}", neutered))) == 40
+    assert entity_map.restore(neutered) == text
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_long_sectors_name_is_not_cut_by_a_short_one(exact):
+    text = (
+        "Information Technology, Technology Sector, INFORMATION TECHNOLOGY, the technology sector; technology as such"
+    )
+    entity_map = EntityMap("AAPL", exact=exact)
+    neutered = entity_map.neuter(text)
+    assert neutered.lower().count("technology") == 1
+    assert neutered.endswith("technology as such")
+    assert len(set(re.findall(r"Sector-\d{3}", neutered))) == 1
+    assert (entity_map.restore(neutered) == text) is exact
+
+
+def test_people_products_and_companies_are_found_longest_first():
+    told = EntityMap("TSLA").neuter(
+        "Michael Dell of Dell; JPMorgan Chase & Co., Chase; Micron Technology; Morgan Stanley"
+    )
+    assert re.fullmatch(
+        r"(Person-\d{3}) of (Company-\d{3}); (Company-\d{3}), (Company-\d{3}); (Company-\d{3}); (Company-\d{3})", told
+    )
+    bank, chase = re.findall(r"Company-\d{3}", told)[1:3]
+    assert bank == chase
+
+
+# -------------------------------------------------------------------------------------------- the table
+
+
+def test_the_table_holds_what_it_must():
+    companies = [entity for entity in entities(()) if entity.kind == "Company"]
+    assert len(companies) >= 60
+    tickers = {ticker for company in companies for ticker in company.tickers}
+    assert set(TICKERS) <= tickers
+    assert table().words | table().prefixed <= {alias for alias, _ in ALIASES}
+    assert len(owners(())) > 500
+    assert {entity.kind for entity in entities(())} == set(WIDTHS) - {"Date"}
+
+
+@pytest.mark.parametrize("ticker", TICKERS)
+def test_every_bundled_ticker_and_its_names_become_the_played_company(ticker):
+    entity_map = EntityMap(ticker)
+    own = owners(())[key(ticker)]
+    for alias in own.aliases:
+        assert entity_map.neuter(f"({alias})") == f"({COMPANY})"
+    assert entity_map.restore(COMPANY) == own.aliases[0]
+    assert entity_map.neuter(f"${ticker}, NASDAQ:{ticker}") == f"${COMPANY}, NASDAQ:{COMPANY}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Apple's", "APPLE", "Apple Inc.", "Apple, Inc", "apple.com", "Apple-made", "AAPL", "aapl", "$AAPL", "AAPL_2024",
+        "https://www.apple.com/x", '{"AAPL": 1}', "Apple\nInc.", "Apples", "(Apple)", "Apple Computer",
+    ],
+)  # fmt: skip
+def test_a_name_is_found_in_every_spelling(text):
+    told = EntityMap("AAPL", exact=True).neuter(text)
+    assert "Company-001-001" in told
+    assert "pple" not in told.lower()
+    assert "AAPL" not in told.upper()
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("AT&amp;T", "AT&T"), ("at and t", None), ("Coca Cola", "Coca-Cola"), ("McDonald\u2019s", "McDonald's"),
+        ("Wells  Fargo", "Wells Fargo"), ("elon_musk", "Elon Musk"), ("ElonMusk", "Elon Musk"), ("BRK-B", "BRK.B"),
+        ("MODEL 3", "Model 3"), ("models", None), ("meta analysis", None), ("target", None), ("apple", None),
+        ("Google LLC", "Google"), ("GOOGL", "GOOG"), ("best buy", None), ("Johnson and Johnson", "Johnson & Johnson"),
+        ("technology", None), ("T", None), ("NOW", None), ("NYSE: NOW", "ServiceNow"), ("$T", "AT&T"),
+        ("NYSE:F", "Ford"),
+    ],
+)  # fmt: skip
+def test_spellings_and_words_that_only_look_like_names(spelling, name):
+    entity_map = EntityMap("TSLA")
+    told = entity_map.neuter(spelling)
+    if name is None:
+        assert told == spelling
+    else:
+        assert re.sub(r"^(NYSE: ?|\$)", "", told) == entity_map.neuter(name)
+
+
+def test_another_company_can_be_added_and_a_known_one_extended():
+    entity_map = EntityMap(
+        "XYZQ",
+        companies=[Company(("XYZQ",), ("Xyzzy Corp",), ("Jane Roe", "Roe")), Company(("TSLA",), ("Fremont Motors",))],
+    )
+    assert entity_map.neuter("Xyzzy Corp (XYZQ), Roe, Jane Roe").startswith(f"{COMPANY} ({COMPANY}), Person-")
+    assert len(set(re.findall(r"Person-\d{3}", entity_map.neuter("Roe, Jane Roe")))) == 1
+    assert entity_map.neuter("Fremont Motors") == entity_map.neuter("Tesla") != COMPANY
+    assert EntityMap("QQQQ").neuter("QQQQ rose") == f"{COMPANY} rose"
+
+
+@pytest.mark.parametrize(
+    "company", [Company(("XYZ1",), ("Apple",)), Company(("XYZ1",), ("apple inc",)), Company((), ("Xyzzy", "Tim-Cook"))]
+)
+def test_an_alias_of_two_owners_is_refused(company):
+    with pytest.raises(Ambiguous, match="has two owners") as fault:
+        EntityMap("TSLA", companies=[company])
+    assert "\n" not in str(fault.value)
+
+
+# ------------------------------------------------------------------------------------------------ dates
+
+
+def test_there_are_sixteen_shapes_and_more():
+    assert len(SHAPES) >= 16
+    assert set(SHAPES) == set(WRITTEN)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_of_date_is_masked_whole(shape):
+    rng = random.Random(shape)
+    entity_map = EntityMap("TSLA")
+    for _ in range(40):
+        day = datetime.datetime(1990, 1, 1, 16, 5) + datetime.timedelta(rng.randrange(18_000))
+        for before, after in (("on ", " it"), ("(", ")"), ("", "."), ("x: ", ","), ("AAPL_", ".csv"), ("", "'s")):
+            told = entity_map.neuter(f"{before}{write(shape, day)}{after}")
+            before = before.replace("AAPL", entity_map.neuter("AAPL"))
+            assert re.fullmatch(re.escape(before) + r"Date-\d{4}" + re.escape(after), told), told
+
+
+def test_ways_to_write_a_day_share_a_token_that_comes_back_as_an_iso_date():
+    ways = [
+        "2024-03-14", "2024-03-14T09:30", "2024/3/14", "20240314", "2024.03.14", "3/14/24", "03/14/2024", "14.03.2024",
+        "14-03-2024", "March 14, 2024", "Mar. 14th 2024", "14th of March, 2024", "14-MAR-24", "march 14 2024",
+    ]  # fmt: skip
+    entity_map = EntityMap("TSLA")
+    assert entity_map.neuter("; ".join(ways)) == "; ".join(["Date-0001"] * len(ways))
+    assert entity_map.restore("Date-0001") == "2024-03-14"
+    for way, named in (
+        ("third-quarter 2024", "Q3 2024"),
+        ("Sept. 2023", "2023-09"),
+        ("FY 24", "FY2024"),
+        ("30/12/2023", "2023-12-30"),
+    ):
+        assert entity_map.restore(entity_map.neuter(way)) == named
+    assert named_by("2023-02-30") == "2023-02-30"
+    with pytest.raises(ValueError, match="none of the shapes"):
+        named_by("soon")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$2024.50", "$2024", "€ 2024", "US$2,024", "2024 dollars", "USD 2024", "$2024 million", "2024.50", "1,2024",
+        "2024 shares", "2024%", "2024 %", "#2024", "12:30", "3/4", "24/7", "737-800", "you may 5 times", "T-5", "sec",
+        "20-day return", "mar", "Day 2024", "1999.5 points", "10-20", "1 of 50", "0.2024",
+    ],
+)  # fmt: skip
+def test_money_and_counts_are_no_dates(text):
+    assert EntityMap("TSLA").neuter(text) == text
+    assert EntityMap("TSLA").find(text) == []
+
+
+def test_dates_are_numbered_as_the_views_days_are():
+    task = Task("tsla_main", timesteps=None)
+    env = task.make(identity="masked", observation="text")
+    seen = [env.reset()[0]] + [env.step(1)[0] for _ in range(45)]
+    entity_map = for_task(task, "masked")
+    first = task.window.span()[0]
+    for text, day in zip(seen, task.window.load().date[first:], strict=False):
+        number = int(re.search(r"^Day (\d+) ", text.splitlines()[-9], re.M)[1])
+        assert entity_map.neuter(f"news of {day}") == f"news of Date-{number:04}"
+        assert entity_map.restore(f"Date-{number:04}") == day
+    assert entity_map.neuter("2022-10-08, 2030-01-01") == "Date-5001, Date-5002"  # a Saturday; beyond the calendar
+    assert entity_map.restore("Date-0133") == "2023-04-10"  # never met in a text
+    assert entity_map.restore("Date-0134") == "Date-0134"
+
+
+def test_days_can_be_told_from_today():
+    week = ["2024-03-11", "2024-03-12", "2024-03-13", "2024-03-14", "2024-03-15"]
+    entity_map = EntityMap("TSLA", days=week, today="2024-03-14")
+    assert entity_map.neuter("2024-03-11, March 14, 2024, 3/15/24, 2024") == "T-0003, T-0000, T+0001, Date-0001"
+    assert (
+        entity_map.restore("T-3, t\u22120003, T+1 and **T-0**")
+        == "2024-03-11, 2024-03-11, 2024-03-15 and **2024-03-14**"
+    )
+    assert entity_map.restore("T-40") == "T-40"
+    assert entity_map.unknown == {"T-40": 1}
+    exact = EntityMap("TSLA", days=week, today="2024-03-14", exact=True)
+    assert exact.restore(exact.neuter("3/12/24 or March 12, 2024")) == "3/12/24 or March 12, 2024"
+
+
+# -------------------------------------------------------------------------------------- back from a model
+
+
+@pytest.mark.parametrize(
+    ("reply", "restored"),
+    [
+        ("Company-001's", "Apple Inc.'s"),
+        ("**Company-001**", "**Apple Inc.**"),
+        ("company-001", "Apple Inc."),
+        ("COMPANY-001", "Apple Inc."),
+        ("Company 001", "Apple Inc."),
+        ("Company\u2011001", "Apple Inc."),
+        ("Company\u20131", "Apple Inc."),
+        ("the Company - 3 analysts", "the Company - 3 analysts"),
+        ("Company 3M", "Company 3M"),
+        ("Company 1", "Apple Inc."),
+        ("Company-1", "Apple Inc."),
+        ("Company_001", "Apple Inc."),
+        ("Company001", "Apple Inc."),
+        ("**Company**-001", "Apple Inc."),
+        ("Company-001-made", "Apple Inc.-made"),
+        ("Company-0011", "Company-0011"),
+        ("the company 1 year ago", "the company 1 year ago"),
+        ("MyCompany-001", "MyCompany-001"),
+        ("date-0001", "2024-03-14"),
+        ("Date 0001", "2024-03-14"),
+        ("Date 1", "2024-03-14"),
+    ],
+)
+def test_tokens_are_restored_as_models_write_them(reply, restored):
+    entity_map = EntityMap("AAPL")
+    entity_map.neuter("2024-03-14")
+    assert entity_map.restore(f"So {reply}, then") == f"So {restored}, then"
+
+
+def test_tokens_that_mean_nothing_stay_and_are_counted():
+    entity_map = EntityMap("AAPL")
+    text = "Company-999 and Company-999; Sector-099 on Date-0007; Company-001"
+    assert entity_map.restore(text) == text.replace("Company-001", "Apple Inc.")
+    assert entity_map.unknown == {"Company-999": 2, "Sector-099": 1, "Date-0007": 1}
+
+
+@pytest.mark.parametrize("text", ["Company-001 rose", "as COMPANY 7 did", "on Date-0003", "Sector 12", "person-014"])
+def test_a_text_that_already_holds_a_token_is_refused(text):
+    with pytest.raises(Ambiguous, match="looks like a token"):
+        EntityMap("TSLA").neuter(text)
+    entity_map = EntityMap("TSLA")
+    entity_map.neuter("the company 7 years ago; a date 30 days later; Release Date 2024; Company 3M")
+    told = entity_map.neuter(f"{text} like Tesla", keep_tokens=True)
+    assert told == f"{text} like {COMPANY}"
+    assert entity_map.neuter(told, keep_tokens=True) == told
+
+
+# ------------------------------------------------------------------------------------- prices and levels
+
+
+def test_quoted_prices_go_through_the_views_scale():
+    task = Task("nvda_bull_2023")
+    env = gym.make("fintrading_gym:FinMemTrading-v0", cell=task.cell, identity="masked", observation="text")
+    text, info = env.reset()
+    shown = text.splitlines()[-9].split()
+    assert shown[:2] == ["Day", "7"]
+    entity_map = for_task(task, "masked")
+    assert entity_map.neuter(f"It closed at ${info['price']:.4f}") == f"It closed at ${shown[5]}"
+    target = f"{1.1 * float(shown[5]):.2f}"
+    restored = re.fullmatch(r"target \$(\d+\.\d\d)", entity_map.restore(f"target ${target}"))[1]
+    assert float(restored) == pytest.approx(1.1 * info["price"], rel=1e-3)
+    for stays in ("$2 billion", "$14.3bn", "5 million dollars", "12.5 %", "a gain of 14.3"):
+        assert entity_map.neuter(stays) == stays
+
+
+def test_prices_that_would_read_alike_come_back_as_they_were():
+    entity_map = EntityMap("TSLA", scale=0.001)
+    text = "$242.40, $242.4, $242.41, $242, $0, $0.00, $1,242.40 and $1242.40"
+    told = entity_map.neuter(text)
+    assert len(set(re.findall(r"\$([\d.]+)", told))) == 8
+    assert entity_map.restore(told) == text
+    coarse = EntityMap("TSLA", identity="coarse", scale=1.7)
+    assert len({round(float(p), 2) for p in re.findall(r"\$([\d.]+)", coarse.neuter("$242.40, $242.60"))}) == 1
+    assert coarse.restore(coarse.neuter("$242.40, $242.60")) == "$242.40, $242.60"
+
+
+def test_each_level_hides_what_it_says():
+    text = "Tesla closed at $242.40 on 2022-10-06"
+    told = {identity: EntityMap("TSLA", identity=identity, scale=0.5).neuter(text) for identity in IDENTITIES}
+    assert told == {
+        "real": text,
+        "names": "Company-001 closed at $242.40 on 2022-10-06",
+        "names+dates": "Company-001 closed at $242.40 on Date-0001",
+        "masked": "Company-001 closed at $121.20 on Date-0001",
+        "coarse": "Company-001 closed at $121.13 on Date-0001",
+    }
+    assert EntityMap("TSLA", identity="real").restore("Company-001") == "Company-001"
+    assert [found.kind for found in EntityMap("TSLA").find(text)] == ["Company", "Date"]
+    assert [found.kind for found in EntityMap("TSLA", identity="names").find(text)] == ["Company"]
+
+
+def test_numbers_are_drawn_so_that_they_tell_nothing():
+    seen = {symbol: EntityMap(symbol).neuter("Microsoft and Boeing") for symbol in ("TSLA", "AAPL", "NFLX")}
+    assert len(set(seen.values())) == 3
+    assert EntityMap("TSLA", seed=1).neuter("Microsoft") != EntityMap("TSLA").neuter("Microsoft")
+    assert EntityMap("GOOG").neuter("Boeing") == EntityMap("GOOGL").neuter("Boeing")
+
+
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ({"identity": "mask"}, "Did you mean 'masked'?"),
+        ({"days": ["2024-01-03", "2024-01-02"]}, "ascending dates"),
+        ({"days": ["2024-01-03", "2024-01-03"]}, "ascending dates"),
+        ({"days": ["3/1/2024"]}, "ascending dates"),
+        ({"today": "2024-01-03"}, "none of the 0 days"),
+        ({"scale": 0}, "scale=0"),
+        ({"scale": float("nan")}, "scale=nan"),
+        ({"companies": [Company()]}, "neither a ticker nor a name"),
+    ],
+)
+def test_wrong_keywords_are_told_in_one_line(keywords, words):
+    with pytest.raises(ValueError, match=re.escape(words)) as fault:
+        EntityMap("TSLA", **keywords)
+    assert "\n" not in str(fault.value)
+    assert isinstance(fault.value, UnknownName) or "identity" not in keywords
+
+
+# ---------------------------------------------------------------------------------------------- threads, time
+
+
+def test_threads_may_share_a_map():
+    entity_map = EntityMap("TSLA", exact=True)
+    rng = random.Random(0)
+    lines = [
+        f"{rng.choice(FREE)[0]} on {2000 + rng.randrange(40)}-0{1 + rng.randrange(9)}-1{rng.randrange(9)}"
+        for _ in range(400)
+    ]
+    with ThreadPoolExecutor(8) as threads:
+        neutered = list(threads.map(entity_map.neuter, lines))
+        assert list(threads.map(entity_map.restore, neutered)) == lines
+    written = [f"{line} {a}" for line, a in zip(lines, neutered, strict=True)]
+    assert len(written) == 400
+
+
+NEWS = (
+    "Apple Inc. (AAPL) shares rose on 2024-03-14 as the Technology sector rallied, and Alphabet and Microsoft gained. "
+    "Analysts at Goldman Sachs, led by Jane Doe, cite the company's margin of 45.2 per cent since March 2023 and keep "
+    "their price target of $242.40; revenue was $94.8 billion in Q1 2024. Elon Musk said that deliveries of the Model "
+    "3 would be better than in FY23, although nobody asked him. The rest of this paragraph holds no name and no date: "
+    "it is what most of a newspaper's text looks like, with words, commas, and a number or two, such as 17 or 3,500. "
+)
+
+
+@pytest.mark.parametrize("keywords", [{}, {"exact": True, "scale": 0.4}])
+def test_a_megabyte_takes_less_than_a_second(keywords):
+    text = NEWS * (1_000_000 // len(NEWS) + 1)
+    entity_map = EntityMap("AAPL", **keywords)
+
+    def seconds(call, *arguments):
+        start = time.process_time()
+        call(*arguments)
+        return time.process_time() - start
+
+    neutered = entity_map.neuter(text)
+    assert min(seconds(entity_map.neuter, text) for _ in range(2)) < 1
+    assert min(seconds(entity_map.restore, neutered) for _ in range(2)) < 1
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["2024-", "$", "1", "1,111", "Johnson & ", "Bank of ", "March ", " ", "A", "Co ", "Inc. ", "T-", "apple ", "1.",
+     "Warner Bros ", "USD ", "14 ", "NYSE:", "'", "third ", "The ", "the the", "é", "14 March 20", "Company "],
+)  # fmt: skip
+def test_no_text_takes_more_than_linear_time(piece):
+    entity_map = EntityMap("TSLA")
+
+    def seconds(size):
+        text = piece * (size // len(piece))
+        start = time.process_time()
+        for call in (entity_map.find, entity_map.restore):
+            call(text)
+        return time.process_time() - start
+
+    seconds(1000)
+    small, large = min(seconds(25_000) for _ in range(3)), min(seconds(200_000) for _ in range(2))
+    assert large < 4 * 8 * small + 0.05
+    assert large < 1
+
+
+def test_there_is_an_end_to_tokens_and_it_is_told():
+    entity_map = EntityMap("TSLA")
+    with pytest.raises(ValueError, match="no more than 9999 Date tokens; begin a new map"):
+        entity_map.neuter(" ".join(str(datetime.date(1990, 1, 1) + datetime.timedelta(k)) for k in range(10_001)))
+
+
+def test_suffixes_are_taken_with_the_name_and_only_after_one():
+    assert re.fullmatch(SUFFIX, ", Inc. Class A")
+    told = EntityMap("TSLA").neuter("Tesla, Inc. Common Stock; Tesla Inc; the Company; Group Holdings Ltd.")
+    assert told == f"{COMPANY}; {COMPANY}; the Company; Group Holdings Ltd."
