@@ -22,7 +22,7 @@ __all__ = ["MODELS", "SETTINGS", "LocalModel", "WeightsError", "add", "find", "p
 SETTINGS: dict[str, Any] = {  # what suits a model this small
     "detail": "brief",  # of the text view: every digit is a token, so the table of prices is 350 of them
     "temperature": 0,
-    "max_tokens": 64,  # a decision takes 8, under a JSON schema 33: it fills in white space
+    "max_tokens": 64,  # a decision takes 8, under a JSON schema up to 33: it fills in white space
     # A decision and nothing else, in its shortest form: free to write what it likes, the model writes no JSON.
     "grammar": r'root ::= "{\"action\": \"" ("buy" | "sell" | "hold") "\"}"',
 }
