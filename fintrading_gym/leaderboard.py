@@ -120,7 +120,7 @@ def row_of(player: Player, task: Task, on_day: OnDay | None = None) -> Row:
 def as_row(player: Player, task: Task, episode: Episode) -> Row:
     """An episode that the player has played as a row; see `run`."""
     numbers = evaluate(episode.ledger, task.hold, task.cost_bps) if episode.failure is None else {}
-    return {
+    row = {
         "agent": player.name,
         "cell": task.cell if isinstance(task.cell, str) else str(task.cell),
         "persona": task.persona if player.traits.uses_persona else None,
@@ -137,8 +137,9 @@ def as_row(player: Player, task: Task, episode: Episode) -> Row:
         "failure": episode.failure,
         "data_sha256": task.window.load().sha256,
         "version": __version__,
-        **episode.facts,
     }
+    # What an agent says of itself has columns of its own, and none of those above.
+    return row | {name: fact for name, fact in episode.facts.items() if name not in row}
 
 
 @dataclass(frozen=True)

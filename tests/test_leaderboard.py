@@ -1,6 +1,7 @@
 """Which episodes are played, and how they are ranked."""
 
 import time
+from typing import ClassVar
 
 import pytest
 
@@ -128,6 +129,21 @@ def test_worlds_and_identity_stand_in_the_rows_and_are_played_apart():
     earned = {world: told["buy_and_hold", world]["cumulative_return"] for world in ("real", "mirror", "shuffled:1")}
     assert earned["mirror"] == pytest.approx(-earned["real"])
     assert len({row["data_sha256"] for row in rows}) == 3
+
+
+def test_what_an_agent_says_of_itself_takes_no_column_of_the_boards():
+    def boaster(task):
+        class Boast:
+            facts: ClassVar = {"score": 0.999, "agent": "gpt", "failure": None, "mood": "fine"}
+
+            def __call__(self, observation):
+                return 0
+
+        return Boast()
+
+    ((_, row),) = run([(Player("boaster", boaster), Task())])
+    assert (row["agent"], row["mood"]) == ("boaster", "fine")
+    assert row["score"] == pytest.approx(0.898, abs=1e-3)
 
 
 def test_a_failed_episode_has_no_score_that_looks_fine():

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from fintrading_eval import command
-from fintrading_eval.traces import rows
+from fintrading_eval.traces import components, rows
 from fintrading_gym import cli
 from fintrading_gym import leaderboard as board
+from fintrading_gym.ledger import Ledger, evaluate
 from fintrading_gym.rollout import Task, find_player
 
 # One episode of three days, written by vf-eval 0.4.0 against a stub that says buy.
@@ -45,7 +46,7 @@ def run(monkeypatch, *arguments):
 
 def test_an_episode_is_the_row_that_the_leaderboard_makes_of_the_same_decisions(tmp_path):
     (row,) = rows(written(tmp_path, REAL))
-    local = board.row_of(find_player("llm:scripted/buy"), Task(timesteps=3))
+    local = board.row_of(find_player("llm:scripted/buy"), Task(timesteps=3, identity="real"))
     assert row.keys() == local.keys()
     theirs = ("agent", "seed", "model", "note", "tokens_in", "tokens_out", "cost_usd", "paid_usd", "prompt_sha256")
     assert {name: row[name] for name in row if name not in theirs} == {
@@ -71,6 +72,9 @@ def test_episodes_of_one_task_are_numbered_as_seeds(tmp_path):
         ({"traces__0__task__data__cell": "tsla_man"}, "No cell 'tsla_man'"),
         ({"traces__0__rewards": {}}, "is no episode of fintrading-eval (KeyError: 'fintrading_score')"),
         ({"traces": []}, "is no episode of fintrading-eval"),
+        ({"traces__0__info__fintrading__data_sha256": "deadbeef"}, "another table of TSLA"),
+        ({"traces__0__info__fintrading__ledger__date__0": "1999-01-01"}, "date of 2022-10-06 is 1999-01-01"),
+        ({"traces__0__info__fintrading__ledger__market__1": 0.3}, "market of 2022-10-07 is 0.3"),
     ],
 )
 def test_a_line_that_does_not_hold_is_an_error_that_names_it(change, told, tmp_path, monkeypatch, capsys):
@@ -102,6 +106,36 @@ def test_a_failed_episode_has_no_score_however_good_its_ledger_looks(tmp_path, m
     assert "is not ranked: 1 of 2 episodes failed" in capsys.readouterr().out
     assert json.loads((tmp_path / "rows.json").read_text()) == [good, bad]
     assert (tmp_path / "rows.csv").read_text().count("\n") == 3
+
+
+def test_a_ledger_whose_rewards_were_forged_with_it_is_found_out(tmp_path):
+    forged = copy(traces__0__info__fintrading__ledger__log_return=[0.3, 0.3, 0.3])
+    made = evaluate(Ledger(**forged["traces"][0]["info"]["fintrading"]["ledger"]))
+    for name, value in {"fintrading_score": made["score"], **components(made)}.items():
+        forged["traces"][0]["rewards"][name]["score"] = value
+    with pytest.raises(ValueError, match="log_return of 2022-10-06 is 0.3, but its decisions give"):
+        rows(written(tmp_path, forged))
+
+
+def test_what_a_trace_says_of_its_seat_takes_no_column_of_the_boards(tmp_path):
+    (row,) = rows(written(tmp_path, copy(traces__0__info__fintrading_seat={"score": 2.0, "agent": "other"})))
+    assert row["score"] < 1
+    assert row["agent"] == "verifiers:openai/gpt-4o-mini"
+
+
+def test_a_reply_may_hold_any_line_separator(tmp_path):
+    file = tmp_path / "traces.jsonl"
+    file.write_bytes(json.dumps(copy(note="a\u2028b\u2029c\u0085d"), ensure_ascii=False).encode() + b"\n\n")
+    assert len(rows(file)) == 1
+
+
+def test_an_episode_that_ended_before_its_seat_was_taken_is_a_failed_row(tmp_path):
+    error = {"type": "TimeoutError", "message": "the episode took too long"}
+    lost = copy(ok=False, traces=[], errors=[error], task=REAL["traces"][0]["task"])
+    for order in ([REAL, lost], [lost, REAL]):
+        made = rows(written(tmp_path, *order))
+        assert {row["agent"] for row in made} == {"verifiers:openai/gpt-4o-mini"}
+        assert [row["failure"] for row in made if row["failure"]] == ["TimeoutError: the episode took too long"]
 
 
 def test_what_broke_an_episode_off_comes_first(tmp_path):

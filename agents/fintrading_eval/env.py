@@ -136,7 +136,7 @@ class FintradingEnv(vf.Env[FintradingEnvConfig]):
             if not model.ours and row.context != "last":
                 raise ValueError(f"context={row.context!r} needs this package's harness; another remembers all turns")
             seat = llm(played, model, context=row.context, max_nudges=row.max_nudges)
-            env = played.make(observation="text", detail=seat.detail)
+            env = played.make(observation="text", detail=seat.detail, identity=seat.identity)
             game: Any = env.unwrapped
             observation, _ = env.reset(seed=played.seed)
             over = False

@@ -1,6 +1,6 @@
 """The evaluation's tasks as `verifiers` knows them: knobs, rows, rewards."""
 
-from typing import Any, Literal
+from typing import Any
 
 import verifiers.v1 as vf
 from pydantic import Field, field_validator, model_validator
@@ -9,6 +9,7 @@ from fintrading_agents.llm import days_shown, system_prompt
 from fintrading_eval.traces import LEDGER, components, task_of
 from fintrading_gym.env import HOLD_RULES
 from fintrading_gym.errors import lookup
+from fintrading_gym.masking import IDENTITIES
 from fintrading_gym.observations import PERSONAS
 from fintrading_gym.windows import EVALUATION, find_window
 
@@ -28,8 +29,8 @@ class FintradingConfig(vf.TasksetConfig):
     """How often a day the model is told that its reply was no decision."""
     hold: str = "keep"
     """What hold does: keep (keeps the position), flat (closes it for the day, the paper's rule)."""
-    identity: Literal["real"] = "real"
-    """Who and when is shown to the model: as it is."""
+    identity: str = "real"
+    """What the model is told of who is traded, and when: real, names, names+dates, full, coarse."""
     context: str = "last"
     """Days the model sees: last (today's view), window:K (and the last K days), full (and all of them)."""
 
@@ -48,6 +49,13 @@ class FintradingConfig(vf.TasksetConfig):
     def _known_rule(cls, hold: str) -> str:
         lookup("hold rule", hold, HOLD_RULES)
         return hold
+
+    @field_validator("identity")
+    @classmethod
+    def _known_identity(cls, identity: str) -> str:
+        identity = "masked" if identity == "full" else identity
+        lookup("identity", identity, IDENTITIES)
+        return identity
 
     @field_validator("context")
     @classmethod

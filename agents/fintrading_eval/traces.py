@@ -22,7 +22,7 @@ TOLERANCE = 1e-9  # between scores of one ledger on two machines
 def task_of(row: Any) -> Task:
     """The game's task of a row, be it the taskset's or a trace's."""
     named = row if isinstance(row, dict) else row.model_dump()
-    return Task(**{name: named[name] for name in ("cell", "persona", "timesteps", "hold")})
+    return Task(**{name: named[name] for name in ("cell", "persona", "timesteps", "hold", "identity")})
 
 
 def told(task: Task, ledger: Ledger) -> dict[str, Any]:
@@ -49,7 +49,10 @@ def rows(path: Path) -> list[board.Row]:
         ValueError: a line is no episode of this environment, or its rewards are not what its ledger gives.
     """
     made: list[board.Row] = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    # Lines end with a newline alone: a reply may hold other separators, and they are written as they are.
+    for number, line in enumerate(path.read_bytes().rstrip(b"\n").split(b"\n"), 1):
+        if not line:
+            continue
         try:
             made.append(_row(json.loads(line)))
         except (KeyError, TypeError, IndexError, json.JSONDecodeError) as fault:
@@ -59,6 +62,10 @@ def rows(path: Path) -> list[board.Row]:
             raise ValueError(f"{path}:{number}: {fault}") from None
     if not made:
         raise ValueError(f"{path} holds no episode")
+    models = {row["agent"] for row in made if row["agent"]}
+    for row in made:  # an episode that ended before its seat was taken does not tell the model; the run has one
+        row["agent"] = row["agent"] or (models.pop() if len(models) == 1 else "verifiers:unknown")
+        models.add(row["agent"])
     played: dict[tuple[str, ...], int] = {}
     for row in made:
         same = (row["agent"], row["cell"], row["persona"])
@@ -67,17 +74,23 @@ def rows(path: Path) -> list[board.Row]:
 
 
 def _row(episode: dict[str, Any]) -> board.Row:
+    if not episode["ok"] and not episode["traces"]:
+        lost = Episode(Ledger(), (), None, _errors(episode))
+        return board.as_row(Player("", llm), task_of(episode["task"]["data"]), lost)
     trace = episode["traces"][0]  # of the one seat
     info, task = trace["info"], task_of(trace["task"]["data"])
     player = Player(f"verifiers:{trace['agent']['config']['model']}", llm)
     written = info.get(LEDGER, {})
     ledger = Ledger(**{name: tuple(column) for name, column in written.get("ledger", {}).items()})
-    facts = info.get(SEAT, {}) | {name: written[name] for name in ("data_sha256", "version") if name in written}
-    if episode["ok"]:
+    if written.get("data_sha256", task.window.load().sha256) != task.window.load().sha256:
+        raise ValueError(f"it was played on another table of {task.window.ticker} than this one")
+    if episode["ok"] and trace.get("ok", True):
         score, failure = _checked(ledger, task, trace["rewards"]), None
     else:
         score, failure = None, written.get("failure") or _errors(episode)
-    return board.as_row(player, task, Episode(ledger, (), score, failure, facts=facts))
+    return board.as_row(
+        player, task, Episode(ledger, (), score, failure, facts=info.get(SEAT, {}), identity=task.identity)
+    )
 
 
 def _checked(ledger: Ledger, task: Task, rewards: Mapping[str, Mapping[str, float]]) -> float:
@@ -88,11 +101,28 @@ def _checked(ledger: Ledger, task: Task, rewards: Mapping[str, Mapping[str, floa
             raise ValueError(f"{name} is {given}, but its ledger gives {value}")
     if len(ledger.date) != task.decisions:
         raise ValueError(f"the ledger has {len(ledger.date)} decisions, its task {task.decisions}")
+    for told, true in zip(ledger.rows(), _played_again(ledger, task).rows(), strict=True):
+        for name, value in true.items():
+            same = (
+                math.isclose(told[name], value, abs_tol=TOLERANCE) if isinstance(value, float) else told[name] == value
+            )
+            if not same:
+                raise ValueError(f"{name} of {true['date']} is {told[name]}, but its decisions give {value}")
     return raw["score"]
 
 
+def _played_again(ledger: Ledger, task: Task) -> Ledger:
+    """The ledger that the same decisions give here: a trace is not taken at its word."""
+    game: Any = task.make(observation="vector").unwrapped
+    game.reset(seed=task.seed)
+    for action, valid in zip(ledger.action, ledger.valid, strict=True):
+        game.step(action if valid else None)
+    played: Ledger = game.ledger()
+    return played
+
+
 def _errors(episode: dict[str, Any]) -> str:
-    errors = [*episode["traces"][0].get("errors", []), *episode.get("errors", [])]
+    errors = [*(error for trace in episode["traces"] for error in trace.get("errors", [])), *episode.get("errors", [])]
     return "; ".join(dict.fromkeys(f"{e['type']}: {e['message']}" for e in errors)) or "not finished"
 
 
