@@ -113,7 +113,7 @@ def test_a_ledger_whose_rewards_were_forged_with_it_is_found_out(tmp_path):
     made = evaluate(Ledger(**forged["traces"][0]["info"]["fintrading"]["ledger"]))
     for name, value in {"fintrading_score": made["score"], **components(made)}.items():
         forged["traces"][0]["rewards"][name]["score"] = value
-    with pytest.raises(ValueError, match="log_return of 2022-10-06 is 0.3, but its decisions give"):
+    with pytest.raises(ValueError, match=r"log_return of 2022-10-06 is 0\.3, but its decisions give"):
         rows(written(tmp_path, forged))
 
 
