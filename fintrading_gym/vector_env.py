@@ -32,6 +32,7 @@ from fintrading_gym.windows import Floats, Window
 INT = np.dtype(np.intp)
 MODES = {mode.value: mode for mode in AutoresetMode}
 DRAWS = 64  # random numbers drawn at once for an environment: a call costs as much as all of them
+NOBODY = np.zeros(0, np.intp)
 # (keyword, its values for single environments, the one for batches)
 BATCHED = (
     ("observation", OBSERVATION, "vector"),
@@ -41,16 +42,13 @@ BATCHED = (
 )
 
 
-NOBODY = np.zeros(0, np.intp)
-
-
 class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
     """`FinMemTradingEnv` in whole arrays, what `gym.make_vec("FinMemTrading-v0", num_envs=N)` makes.
 
     Rules, observations, rewards and infos are those of N single environments in Gymnasium's
     `SyncVectorEnv`, bit for bit: environment k of `reset(seed=s)` plays what a single one plays after
-    `reset(seed=s + k)`, through all its episodes. `infos` holds the same keys and masks; its values are
-    computed when they are first read, which the ledgers and scores of ended episodes are worth.
+    `reset(seed=s + k)`, through all its episodes. `infos` is a dict of the same keys and masks whose values
+    are computed when they are first read: the ledgers and scores of N episodes take longer than playing them.
 
     ## Arguments
     * `num_envs`: N
@@ -58,7 +56,8 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
     * `autoreset_mode`: of `gymnasium.vector.AutoresetMode`. `NextStep`: the step after an episode's end
       resets it and ignores its action. `SameStep`: the last step resets; `final_obs` and `final_info`
       tell of the end. `Disabled`: `reset(options={"reset_mask": mask})` does, and a step before it raises
-    * `compiled`: True: steps run as machine code (extra `fast`; the first one compiles it), to the same bits
+    * `compiled`: True: steps run as machine code, to the same bits (extra `fast`; compiled the first time it is
+      asked for, and kept on disk)
     * every keyword of `FinMemTradingEnv`, with `observation="vector"` (here the default) and
       `action="index"`; text, pictures and coarse views need `make_vec(..., vectorization_mode="sync")`
 
@@ -204,8 +203,8 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
             observations[which] = at.market.shown.take(first, axis=0)
 
     def _look_ahead(self) -> None:
-        """Count the steps until the next episodes end, so that the steps before need not ask whether any does."""
-        left = self._end - self._at.row
+        """Count the steps until the next episodes end, so that those before need not ask whether any does."""
+        left = self._end - self._at.row  # 0 where an episode is over: the next one is counted when it begins
         self._left = int(left.min(initial=left.max(), where=left > 0))
 
     def _read(self, actions: Any, ignored: Ints) -> tuple[Ints, Flags | None]:
@@ -278,7 +277,7 @@ def _batched(keywords: dict[str, Any]) -> dict[str, Any]:
     keywords = {"observation": "vector", **keywords}
     for name, known, only in BATCHED:
         given = keywords.get(name, only)
-        if given != only and given in known:
+        if given != only and isinstance(given, str) and given in known:
             raise ValueError(
                 f"{name}={given!r} is not batched, only {only!r}:"
                 " make_vec(..., vectorization_mode='sync') makes N single environments"
