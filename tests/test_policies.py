@@ -283,6 +283,8 @@ def test_whatever_decides_the_weights_changes_the_key():
     ]
     assert len({key(recipe), *map(key, others)}) == 1 + len(others)
     assert title(recipe) == "ppo-TSLA-until-2022-10-05-seed0"
+    days = recipe["days"][0] | {"ticker": "../BRK/B"}
+    assert title(recipe | {"days": [days]}) == "ppo-.._BRK_B-until-2022-10-05-seed0"
 
 
 def test_the_cache_lies_where_the_variable_says(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -198,7 +199,8 @@ def _check(recipe: Recipe) -> None:
 def title(recipe: Recipe) -> str:
     """What a policy is, at a glance: `ppo-TSLA-until-2022-10-05-seed0`."""
     own = recipe["days"][0]
-    return f"{recipe['algorithm']}-{own['ticker']}-until-{own['last']}-seed{recipe['seed']}"
+    ticker = re.sub(r"[^A-Za-z0-9.-]", "_", own["ticker"])  # BRK/B is a ticker, and no folder
+    return f"{recipe['algorithm']}-{ticker}-until-{own['last']}-seed{recipe['seed']}"
 
 
 def cached(recipe: Recipe) -> Path:
