@@ -323,6 +323,18 @@ def test_a_rerun_asks_nothing_and_repeats_every_byte_and_a_replay_needs_no_endpo
 
 
 @needs_client
+def test_a_day_with_a_cut_reply_and_a_nudge_that_succeeds_is_the_same_in_a_rerun_and_a_replay(options):
+    buy, sell = says('{"action": "buy"}'), says('{"action": "sell"}')
+    with Stub(buy, FAULTS["length"], buy, sell) as stub:  # whoever asks again for the first day is told otherwise
+        first = board_of(stub.url, options, [Task(timesteps=2)])
+        again = board_of(stub.url, options, [Task(timesteps=2)])
+        assert len(stub.requests) == 1 + 3
+    replayed = board_of(stub.url, {**options, "cache": "replay"}, [Task(timesteps=2)])
+    assert record(first) == record(again) == record(replayed)
+    assert (first[0]["format_nudges"], first[0]["self_heals"]) == (1, 1)
+
+
+@needs_client
 @pytest.mark.parametrize("context", ["last", "full"])
 def test_logs_are_the_same_whether_episodes_are_played_at_once_or_one_by_one(context, options):
     logs = []
