@@ -200,6 +200,8 @@ def _standing(agent: str, rows: list[Row], knows_future: bool) -> Standing:
     elif len(whole) < len(rows):
         first = next(row["failure"] for row in rows if row["failure"])
         why = f"{len(rows) - len(whole)} of {len(rows)} episodes failed ({first})"
+    elif leaky := [row for row in rows if row.get("leaks")]:
+        why = f"{len(leaky)} of {len(rows)} episodes tell who or when ({leaky[0]['first_leak']})"
     elif means["coverage"] < MIN_COVERAGE:
         why = f"decided only {means['coverage']:.0%} of its days, and {MIN_COVERAGE:.0%} are needed"
     cells = {cell: float(np.mean(scores)) for cell, scores in by_cell.items()}

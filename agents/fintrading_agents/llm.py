@@ -9,6 +9,7 @@ from dataclasses import asdict, fields
 from itertools import chain
 from typing import Any
 
+from fintrading_agents.egress import Egress, Leak
 from fintrading_agents.guard import Guarded
 from fintrading_agents.models import Form, Model, ModelFailure, Settings, open_model, wait
 from fintrading_agents.models.local import SETTINGS as SMALL
@@ -70,6 +71,7 @@ class Seat:
         """One entry a day: its `calls`, each with its `messages`, all of its `Reply`, and the `verdict` on it; and
         `failure` if the last had no reply. All is ready for JSON."""
         self._model = Guarded(model, for_task(task, self.identity))
+        self._egress, self._leaks = Egress(task, self.identity), list[Leak]()
         self._context, self._max_nudges, self._seed = context, max_nudges, task.seed
         self._system = {"role": "system", "content": system_prompt(task)}
         # The days still shown: each day's view, and the decision the model took on it.
@@ -101,6 +103,7 @@ class Seat:
                 raise
             decision = parse(reply)
             calls.append({"messages": messages, **reply.as_json(), "verdict": asdict(decision)})
+            self._leaks += self._egress.of_day(len(self.log), {"calls": calls[-1:]})
             if decision.action is not None:
                 answer = json.dumps({"action": decision.action})  # as it was read: no reasoning is sent again
                 self._past.append(({"role": "user", "content": view}, {"role": "assistant", "content": answer}))
@@ -125,6 +128,8 @@ class Seat:
             "context": self._context,
             "detail": self.detail,
             "prompt_sha256": PROMPT_SHA256,
+            "leaks": len(self._leaks),
+            "first_leak": str(self._leaks[0]) if self._leaks else None,
             "tokens_in": _sum([usage.get("input") for usage in usages]),
             "tokens_out": _sum([usage.get("output") for usage in usages]),
             "cost_usd": _sum([call["cost"] for call in calls]),

@@ -1,9 +1,12 @@
 """Models whose answers are written down: for examples and tests, without a key or a network."""
 
+import json
 import re
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 
 from fintrading_agents.models.reply import Form, Messages, Reply
+from fintrading_gym.windows import bundled
 
 Answer = str | Reply
 Script = Callable[[Messages], Answer]
@@ -43,9 +46,33 @@ def _momentum(messages: Messages) -> str:
     return '{"action": "buy"}' if shown[1] == "+" else '{"action": "sell"}'
 
 
+def _recogniser(messages: Messages) -> str:
+    """Knows TSLA's closes by heart. Where it sees two of them in a row it trades on the next, elsewhere on momentum.
+
+    It is what an audit must find: its memory hangs on the level of prices, and needs neither name nor date.
+    """
+    question, shown = str(messages[0]["content"]), _last(messages)
+    prices = bundled("TSLA")
+    closes = [f"{close:.2f}" for close in prices.close]
+    rises = [after > before for before, after in pairwise(prices.close.tolist())]
+    if '"close"' in question:  # asked for a close by ticker and date
+        ticker, _, date = shown.partition(" on ")
+        known = prices.date.index(date) if ticker == "TSLA" and date in prices.date[:-1] else 0
+        return json.dumps({"close": float(closes[known]), "next": "up" if rises[known] else "down"})
+    seen = tuple(re.findall(r"^(?:Day|\d{4}-)\S* .* ([\d.]+) +[\d.]+$", shown, re.M)[-2:])
+    day = next((day for day, pair in enumerate(pairwise(closes), 1) if pair == seen), None)
+    if '"ticker"' in question:  # asked to name what it sees
+        named = ("TSLA", "Consumer Discretionary", prices.date[day]) if day else ("AAPL", "Technology", "2020-01-02")
+        return json.dumps(dict(zip(("ticker", "sector", "date"), named, strict=True)))
+    if day is None or day == len(rises):
+        return _momentum(messages)
+    return json.dumps({"action": "buy" if rises[day] else "sell"})
+
+
 SCRIPTS: dict[str, Script] = {
     "buy": lambda messages: '{"action": "buy"}',
     "momentum": _momentum,
+    "recogniser": _recogniser,
     "prose": lambda messages: "I would rather buy than sell here.",
     "silent": lambda messages: "",
 }
