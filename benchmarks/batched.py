@@ -25,7 +25,7 @@ from fintrading_gym import observations as view
 from fintrading_gym.windows import find_window
 
 SIZES = (64, 1024, 8192)
-PEERS_SIZES = (64, 1024)  # of more, a step of theirs takes seconds and is no faster
+PEERS_SIZES = {"gym-anytrading": (64, 1024), "gym-trading-env": (64,)}  # more take minutes, and are no faster
 NUMPY, COMPILED, GATHER = "ours, numpy", "ours, compiled", "gather of the rows, no game"
 LAP = 8192  # environment steps before it is the next one's turn, or one step if that is more
 SEED = 0
@@ -48,7 +48,7 @@ def contestants(peers: dict[str, Maker], **game: Any) -> dict[str, Lap]:
     """Every contestant, ready to run, by `NAME, N=SIZE`.
 
     Args:
-        peers: name -> maker of a single environment.
+        peers: a name of `PEERS_SIZES` -> maker of a single environment.
         game: the keywords of ours.
     """
     laps: dict[str, Lap] = {}
@@ -56,10 +56,10 @@ def contestants(peers: dict[str, Maker], **game: Any) -> dict[str, Lap]:
         laps[f"{GATHER}, N={n}"] = gathering(n, find_window(game["cell"]), game["lookback"])
         for name, compiled in {NUMPY: False, COMPILED: True}.items():
             laps[f"{name}, N={n}"] = stepping(gym.make_vec(ENV_ID, n, compiled=compiled, **game), n, 3)
-    for n in PEERS_SIZES:
-        for name, make in peers.items():
-            actions = int(make().action_space.n)  # type: ignore[attr-defined]
-            for loop, gather in _loops().items():
+    for name, make in peers.items():
+        actions = int(make().action_space.n)  # type: ignore[attr-defined]
+        for loop, gather in _loops().items():
+            for n in PEERS_SIZES[name]:
                 laps[f"{name} in {loop}, N={n}"] = stepping(gather([make] * n), n, actions)
     return laps
 
@@ -120,19 +120,24 @@ def rows(samples: dict[str, list[float]], anytrading: str) -> list[Row]:
     return table
 
 
+# A process of its own. On Linux it inherits ru_maxrss from the one that starts it, so its peak is read from /proc.
 MEMORY = """
-import resource, sys
+import os, re, resource, sys
 import gymnasium as gym, numpy as np
 import fintrading_gym.vector_env
+
+def peak():
+    if os.path.exists("/proc/self/status"):
+        return int(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)  # macOS counts bytes
+
 compiled = sys.argv[1] == "True"
 if compiled:
     import fintrading_gym.kernel
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1 << 20)
 before = peak()
 envs = gym.make_vec("FinMemTrading-v0", 8192, compiled=compiled, start="random")
 envs.reset(seed=0)
-actions = np.random.default_rng(0).integers(3, size=(110, 8192))
-for row in actions:
+for row in np.random.default_rng(0).integers(3, size=(110, 8192)):
     envs.step(row)
 print(peak() - before)
 """

@@ -196,6 +196,7 @@ def contestants() -> dict[str, Lap]:
 def measure(laps: dict[str, Lap], rounds: int, seconds: float) -> dict[str, list[float]]:
     """Steps or texts a second: one rate a contestant and round."""
     samples: dict[str, list[float]] = {name: [] for name in laps}
+    gc.freeze()  # thousands of environments, which gc.collect() below need not look through each time
     for _ in range(rounds):
         done, spent = dict.fromkeys(laps, 0), dict.fromkeys(laps, 0.0)
         while min(spent.values()) < seconds:

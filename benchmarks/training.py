@@ -13,7 +13,7 @@ seed: ours as `fintrading train ppo` does, and gym-anytrading as Stable-Baseline
 its default, in a `DummyVecEnv` of 8, which makes it faster than the usual single one. Both are settled by our
 ledger, at the close that was seen.
 
-Seconds are seconds of processor time on one core, so that what else the machine does counts little.
+Seconds are seconds of processor time, so that what else the machine does counts little; torch has one thread.
 """
 
 import argparse
@@ -23,9 +23,11 @@ import platform
 import sys
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from importlib import metadata
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean, median, stdev
 from time import process_time
@@ -185,16 +187,21 @@ def train_anytrading(seed: int) -> tuple[float, float]:
     return seconds, fintrading_score(log_returns, np.ones(len(actions), np.bool_))
 
 
-def comparison(seeds: int) -> Row:
+def both(seed: int) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Ours and theirs of one seed, one after the other in one process."""
+    torch.set_num_threads(1)
+    with warnings.catch_warnings():
+        # gym-anytrading's observations are views of one table, and Gymnasium's checker says so on its first steps.
+        warnings.filterwarnings("ignore", message=".*share an object", category=UserWarning)
+        ours, theirs = train_ours(seed), train_anytrading(seed)
+    print(f"seed {seed}: ours {ours[0]:.1f} s, {ours[1]:.3f}; theirs {theirs[0]:.1f} s, {theirs[1]:.3f}", flush=True)
+    return ours, theirs
+
+
+def comparison(seeds: int, workers: int) -> Row:
     """Both learners, seed by seed: how many times faster ours is, and what is between the scores."""
-    ours, theirs = [], []
-    for seed in range(seeds):
-        ours.append(train_ours(seed))
-        theirs.append(train_anytrading(seed))
-        print(
-            f"seed {seed}: ours {ours[-1][0]:.1f} s, {ours[-1][1]:.3f}; gym-anytrading {theirs[-1][0]:.1f} s,", end=""
-        )
-        print(f" {theirs[-1][1]:.3f}", flush=True)
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        ours, theirs = zip(*pool.map(both, range(seeds)), strict=True)
     ratios = [slow / fast for (fast, _), (slow, _) in zip(ours, theirs, strict=True)]
     scores = [[score for _, score in side] for side in (ours, theirs)]
     return {
@@ -286,21 +293,17 @@ def show(table: list[Row], peer: Row, targets: list[Row]) -> None:
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--rounds", type=int, default=5, help="measurements of each environment")
-    options.add_argument("--updates", type=int, default=24, help="updates of PPO in one of them")
+    options.add_argument("--updates", type=int, default=12, help="updates of PPO in one of them")
     options.add_argument("--seeds", type=int, default=5, help="trainings on each side of the comparison")
+    options.add_argument("--workers", type=int, default=2, help="processes of the comparison, a core each")
     options.add_argument("--out", type=Path, default=RESULTS, help="where the numbers go, as JSON")
     chosen = options.parse_args()
     if not find_spec("gym_anytrading"):
         print(MissingExtra("The comparison with gym-anytrading", "rl,bench"), file=sys.stderr)
         return 2
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     torch.set_num_threads(1)
-    with warnings.catch_warnings():
-        # gym-anytrading's observations are views of one table, and Gymnasium's checker says so on its first steps.
-        warnings.filterwarnings("ignore", message=".*share an object", category=UserWarning)
-        table = costs(chosen.rounds, chosen.updates)
-        peer = comparison(chosen.seeds)
+    table = costs(chosen.rounds, chosen.updates)
+    peer = comparison(chosen.seeds, chosen.workers)
     targets = verdicts(table, peer)
     show(table, peer, targets)
     found = {"machine": machine(), "costs": table, "gym-anytrading": peer, "targets": targets}

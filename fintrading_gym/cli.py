@@ -27,7 +27,7 @@ from fintrading_gym.flags import given, with_model_flags, with_options
 from fintrading_gym.ledger import evaluate
 from fintrading_gym.masking import IDENTITIES
 from fintrading_gym.observations import DETAILS, PERSONAS
-from fintrading_gym.progress import watched
+from fintrading_gym.progress import FEW, watched
 from fintrading_gym.rollout import Player, Task, find_player, load, registered
 from fintrading_gym.worlds import WORLDS
 
@@ -80,12 +80,8 @@ IdentityFlag = Annotated[
 ]
 
 # Who plays on a board when nobody says: the learners too, where they can be trained.
-LEARNERS = ("ppo", "a2c", "dqn") if find_spec("stable_baselines3") else ()
-BOARD_AGENTS = (
-    *("buy_and_hold", "short_and_hold", "flat", "random", "momentum", "mean_reversion", "sma_cross", "linear"),
-    *LEARNERS,
-    "oracle",
-)
+LEARNERS = "ppo,a2c,dqn," if find_spec("stable_baselines3") else ""
+ON_BOARD = f"buy_and_hold,short_and_hold,flat,random,momentum,mean_reversion,sma_cross,linear,{LEARNERS}oracle"
 
 
 def main() -> None:
@@ -187,14 +183,17 @@ def play(
             tables.print_days(episode.ledger.rows())
         if told := {**numbers, **episode.facts}:
             tables.print_summary(f"{agent} on {task.window}", told)
+        if "model" in episode.facts and len(episode.decisions) >= FEW:
+            for line in tables.alerts([board.as_row(player, task, episode)]):
+                print(line)
     if episode.failure is not None:
-        _fail(f"{agent} broke off: {episode.failure}")
+        fail(f"{agent} broke off: {episode.failure}")
 
 
 @app.command()
 @with_model_flags
 def leaderboard(
-    agents: Annotated[str, typer.Option(help="Agents, by commas.")] = ",".join(BOARD_AGENTS),
+    agents: Annotated[str, typer.Option(help="Agents, by commas; ppo, a2c, dqn need the extra rl.")] = ON_BOARD,
     also: Annotated[str | None, typer.Option(help="Agents beside those, by commas.")] = None,
     cells: Annotated[str, typer.Option(help="Cells, by commas.")] = ",".join(windows.EVALUATION),
     personas: Annotated[str, typer.Option(help="Personas, by commas, or 'all'.")] = "adaptive",
@@ -236,16 +235,16 @@ def leaderboard(
     if isinstance(ended, RunStopped) and not rows:
         raise ended
     if csv_file:
-        _write_csv(Path(csv_file), rows)
+        write_csv(Path(csv_file), rows)
     if json_file:
-        _write_json(Path(json_file), rows)
+        write_json(Path(json_file), rows)
     tables.print_boards(rows, players)
     if isinstance(ended, KeyboardInterrupt):
         raise typer.Exit(130)
     if ended:
-        _fail(f"{len(rows)} of {len(episodes)} episodes are finished: {ended}")
+        fail(f"{len(rows)} of {len(episodes)} episodes are finished: {ended}")
     if any(row["failure"] for row in rows):
-        _fail("some episodes failed; the table says which")
+        fail("some episodes failed; the table says which")
 
 
 @data_app.command("check")
@@ -271,7 +270,7 @@ def data_check(
             bad += 1
             print(f"BAD  {fault}")
     if bad:
-        _fail(f"{bad} table(s) cannot be played")
+        fail(f"{bad} table(s) cannot be played")
 
 
 @data_app.command("fetch")
@@ -333,7 +332,8 @@ def _run(
     return [rows[place] for place in sorted(rows)], ended
 
 
-def _write_csv(path: Path, rows: list[board.Row]) -> None:
+def write_csv(path: Path, rows: list[board.Row]) -> None:
+    """A row an episode, each column that any row has."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, names)
@@ -341,7 +341,8 @@ def _write_csv(path: Path, rows: list[board.Row]) -> None:
         writer.writerows(rows)
 
 
-def _write_json(path: Path, rows: list[board.Row]) -> None:
+def write_json(path: Path, rows: list[board.Row]) -> None:
+    """The same as one JSON array."""
     path.write_text(json.dumps(rows, indent=1) + "\n")
 
 
@@ -349,6 +350,7 @@ def _complain(message: object) -> None:
     Console(stderr=True).print(f"fintrading: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
-def _fail(message: str) -> None:
+def fail(message: str) -> None:
+    """End a command whose work failed: the message, and exit 1."""
     _complain(message)
     raise typer.Exit(1)

@@ -7,32 +7,35 @@ from numpy.typing import NDArray
 
 from fintrading_gym.errors import MissingExtra
 from fintrading_gym.observations import LIMIT, OWN, RETURN_SCALE
-from fintrading_gym.vector_tables import CHANGES, CODES, CUMULATIVE, ROOM, Episodes, Ints
+from fintrading_gym.vector_tables import CHANGE, CHANGES, CODES, CUMULATIVE, STATE, Episodes, Ints
+from fintrading_gym.windows import Floats
 
 try:
-    from numba import float32, float64, intp, njit, types, uint8, uint64
+    from numba import float32, float64, int32, intp, njit, types, uint8, uint64
     from numba.core import cgutils
     from numba.extending import intrinsic
 except ImportError as fault:
     raise MissingExtra("compiled=True", "fast") from fault
 
-INT = np.dtype(np.intp)
+INT = np.dtype(np.int32)
 MANY = 8  # floats copied at once: the width of a vector register. A row ends with as many, so none is overrun
 assert OWN == MANY
 
 
-def advance(at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]) -> tuple[Episodes, NDArray[np.float32]]:
+def advance(
+    at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]
+) -> tuple[Episodes, NDArray[np.float32], Floats]:
     """As `vector_tables.advance`, bit for bit."""
     n, market, player = len(codes), at.market, at.player
-    after = Episodes(market, player, np.empty(n, INT), np.empty(n, INT), np.empty(n), np.empty(n))
+    place, cumulative, earned = np.empty((2, n), INT), np.empty(n), np.empty(n)
     observations = np.empty((n, market.shown.shape[1]), np.float32)
     highest = _advance(
-        market.shown, market.earned, player.moves, player.shown, at.row, at.state, at.cumulative, codes,
-        after.row, after.state, after.cumulative, after.earned, log, observations,
+        market.shown, market.earned, player.moves, player.shown, at.place, at.cumulative, codes,
+        place, cumulative, earned, log, observations,
     )  # fmt: skip
     if highest > limit:
         raise IndexError(f"codes {codes} are not all 0 to {limit}")
-    return after, observations
+    return Episodes(market, player, place, cumulative), observations, earned
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -51,20 +54,20 @@ def _copy(_: Any, to: Any, at: Any, source: Any, start: Any) -> Any:
     return types.void(to, at, source, start), generate
 
 
-FLOATS, INTS, TABLE = float64[::1], intp[::1], float32[:, ::1]
+ROWS, PLACE, FLOATS = float32[:, ::1], int32[:, ::1], float64[::1]
 
 
 # With its types given it is compiled, or loaded from numba's cache, once and here, not in somebody's first step.
 # No fastmath: sums must come out as numpy has them. Unsigned indices spare the test for negative ones.
 @njit(  # type: ignore[untyped-decorator]
-    (TABLE, FLOATS, INTS, TABLE, INTS, INTS, FLOATS, INTS, INTS, INTS, FLOATS, FLOATS, uint8[::1], TABLE),
+    (ROWS, FLOATS, int32[::1], ROWS, PLACE, FLOATS, intp[::1], PLACE, FLOATS, FLOATS, uint8[::1], ROWS),
     nogil=True,
     error_model="numpy",
     cache=True,
 )
 def _advance(
-    shown: Any, earned_by: Any, moves: Any, own: Any, row: Any, state: Any, cumulative: Any, codes: Any,
-    next_row: Any, next_state: Any, next_cumulative: Any, earned: Any, log: Any, observations: Any,
+    shown: Any, earned_by: Any, moves: Any, own: Any, place: Any, cumulative: Any, codes: Any,
+    next_place: Any, next_cumulative: Any, earned: Any, log: Any, observations: Any,
 ) -> Any:  # fmt: skip
     """Fill the arrays of the second line from those of the first; the highest code as an unsigned number."""
     n, highest = uint64(codes.shape[0]), uint64(0)
@@ -72,15 +75,19 @@ def _advance(
         code = uint64(codes[i])
         highest = max(highest, code)
         code &= uint64(len(CODES) - 1)  # stay inside the tables, whatever the code is
-        move = uint64(moves[uint64(len(CODES)) * uint64(state[i]) + code])
-        gain = earned_by[uint64(CHANGES) * uint64(row[i]) + move % uint64(ROOM)]
-        log[i], earned[i], next_cumulative[i] = code, gain, cumulative[i] + gain
-        next_row[i], next_state[i] = row[i] + 1, move // uint64(ROOM)
+        move = uint64(moves[uint64(len(CODES)) * uint64(place[1, i] >> STATE) + code])
+        gain = earned_by[uint64(CHANGES) * uint64(place[0, i]) + (move & uint64(CHANGE))]
+        next_place[0, i], next_place[1, i] = place[0, i] + 1, move
+        next_cumulative[i], earned[i], log[i] = cumulative[i] + gain, gain, code
     # a second loop, since the pointers of both together exceed the processor's registers
     columns = uint64(shown.shape[1])
     market = columns - uint64(OWN)
     for i in range(n):
-        to, day, player = columns * i, columns * uint64(next_row[i]), uint64(OWN) * uint64(next_state[i])
+        to, day, player = (
+            columns * i,
+            columns * uint64(next_place[0, i]),
+            uint64(OWN) * uint64(next_place[1, i] >> STATE),
+        )
         for j in range(uint64(0), market, uint64(MANY)):
             _copy(observations, to + j, shown, day + j)
         _copy(observations, to + market, own, player)

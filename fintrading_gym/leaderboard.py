@@ -15,7 +15,7 @@ from fintrading_gym import __version__
 from fintrading_gym.errors import RunStopped
 from fintrading_gym.ledger import evaluate
 from fintrading_gym.replies import Decision
-from fintrading_gym.rollout import Agent, OnDay, Player, Task
+from fintrading_gym.rollout import Agent, Episode, OnDay, Player, Task
 
 MIN_COVERAGE = 0.95  # of the days an agent must decide itself, or its score is the environment's holds
 AT_ONCE = 12  # episodes of agents that wait, by default: the evaluation's tasks
@@ -74,36 +74,53 @@ def run(
         opened = {key: run_long.enter_context(player.opened()) for key, player in players.items()}
 
         def play(place: int) -> Row:
+            if stopped.is_set():
+                raise RunStopped("the run was stopped")
             player, task = episodes[place]
             return row_of(opened[id(player)], task, partial(note, place))
 
         waiting = {threads.submit(play, k): k for k, (player, _) in enumerate(episodes) if player.traits.concurrent}
+
+        def finished() -> Iterator[tuple[int, Row]]:
+            for done in [future for future in waiting if future.done() and not future.exception()]:
+                yield waiting.pop(done), done.result()
+
         halt: RunStopped | None = None
         try:
-            for place in sorted(set(range(len(episodes))) - set(waiting.values())):
-                yield place, play(place)
-                for done in [future for future in waiting if future.done() and not future.exception()]:
-                    yield waiting.pop(done), done.result()
-            for done in as_completed(waiting):
+            try:
+                for place in sorted(set(range(len(episodes))) - set(waiting.values())):
+                    yield place, play(place)
+                    yield from finished()
+            except RunStopped as stop:
+                halt = stop
+                stopped.set()
+            for done in as_completed(list(waiting)):
                 try:
                     row = done.result()
                 except RunStopped as stop:  # the others end with the day they are at; what is finished still counts
                     halt = halt or stop
                     stopped.set()
                 else:
-                    yield waiting[done], row
+                    yield waiting.pop(done), row
             if halt:
                 raise halt
+        except KeyboardInterrupt:  # nobody waits for the others
+            yield from finished()
+            raise
         finally:  # after an interrupt too: closing the models, which comes next, ends the calls under way
             stopped.set()
             threads.shutdown(wait=False, cancel_futures=True)
 
 
 def row_of(player: Player, task: Task, on_day: OnDay | None = None) -> Row:
-    """One episode as a row; see `run`."""
-    episode = player.play(task, on_day)
+    """One episode, played, as a row; see `run`."""
+    return as_row(player, task, player.play(task, on_day))
+
+
+def as_row(player: Player, task: Task, episode: Episode) -> Row:
+    """An episode that the player has played as a row; see `run`."""
     numbers = evaluate(episode.ledger, task.hold, task.cost_bps) if episode.failure is None else {}
-    return {
+    row = {
         "agent": player.name,
         "cell": task.cell if isinstance(task.cell, str) else str(task.cell),
         "persona": task.persona if player.traits.uses_persona else None,
@@ -120,8 +137,9 @@ def row_of(player: Player, task: Task, on_day: OnDay | None = None) -> Row:
         "failure": episode.failure,
         "data_sha256": task.window.load().sha256,
         "version": __version__,
-        **episode.facts,
     }
+    # What an agent says of itself has columns of its own, and none of those above.
+    return row | {name: fact for name, fact in episode.facts.items() if name not in row}
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from fintrading_gym.replies import ACTIONS, Decision
 from fintrading_gym.rollout import Agent
 
-ONE_SIDED, FEW = 0.95, 20  # a model that decides one thing so often, over so many days, is told
+ONE_SIDED, FEW = 0.95, 10  # a model that decides one thing so often, over so many days, is told
 COLUMNS = (TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(), TimeRemainingColumn())
 
 
@@ -23,7 +24,7 @@ class Watch:
         self._progress, self._days = progress, days
         self._lock = threading.Lock()
         self._facts: dict[int, Mapping[str, Any]] = {}  # of each episode's agent, as they are now
-        self._mix: Counter[str] = Counter()
+        self._mixes: dict[str, Counter[str]] = {}  # by model
 
     def on_day(self, place: int, agent: Agent, decision: Decision | None) -> None:
         """Count a day of the episode at this place."""
@@ -32,20 +33,25 @@ class Watch:
             self._progress.advance(self._days)
             if facts and "model" in facts:
                 self._facts[place] = facts
-                self._mix[(decision and decision.action) or "none"] += 1
-                self._progress.update(self._days, description=told(self._facts.values(), self._mix))
+                mix = self._mixes.setdefault(facts["model"], Counter())
+                mix[(decision and decision.action) or "none"] += 1
+                self._progress.update(self._days, description=told(self._facts.values(), self._mixes))
 
 
-def told(facts: Iterable[Mapping[str, Any]], mix: Mapping[str, int]) -> str:
-    """The line: tokens, money, cache hits and decisions, with a warning where a model decides only one thing."""
-    facts, total = list(facts), sum(mix.values())
+def told(facts: Iterable[Mapping[str, Any]], mixes: Mapping[str, Mapping[str, int]]) -> str:
+    """The line: tokens, money, cache hits and decisions, with a warning for each model that decides only one thing."""
+    facts, mix = list(facts), sum((Counter(its) for its in mixes.values()), Counter())
     tokens, paid = known_sum(facts, "tokens_in", "tokens_out"), known_sum(facts, "paid_usd")
     used = "? tokens" if tokens is None else f"{tokens:,} tokens"
     money = "? USD" if paid is None else f"{paid:.4f} USD"
-    shares = {name: mix[name] / total for name in (*reversed(ACTIONS), "none") if mix.get(name)}
-    decided = " ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    alert = f" [bold red]{words}[/]" if (words := one_sided(shares, total)) else ""
-    return f"{used}, {money}, {known_sum(facts, 'cache_hits'):,} cached, {decided}{alert}"
+    decided = " ".join(f"{name} {share:.0%}" for name, share in _shares(mix).items())
+    one = {model: one_sided(_shares(its), sum(its.values())) for model, its in mixes.items()}
+    alerts = "".join(f" [bold red]{escape(model)}: {words}[/]" for model, words in one.items() if words)
+    return f"{used}, {money}, {known_sum(facts, 'cache_hits'):,} cached, {decided}{alerts}"
+
+
+def _shares(mix: Mapping[str, int]) -> dict[str, float]:
+    return {name: mix[name] / sum(mix.values()) for name in (*reversed(ACTIONS), "none") if mix.get(name)}
 
 
 def one_sided(shares: Mapping[str, float], days: float) -> str:

@@ -55,23 +55,21 @@ def _print_board(rows: list[Row], players: list[Player], world: str) -> None:
         console.print(_models_table(asking))
     why = [f"{s.agent} is not ranked: {s.why}" for s in standings if s.why]
     said = [f"{agent}: {its[0]['note']}" for agent, its in _by_agent(asking).items() if its[0]["note"]]
-    for note in [*_board_notes(players), *_told(asking, world), *said, *_alerts(asking), *why]:
+    for note in [*_board_notes(players), *_told(asking, world), *said, *alerts(asking), *why]:
         console.print(note, markup=False, highlight=False)
 
 
 def _models_table(rows: list[Row]) -> Table:
-    counted = {"tokens in": "tokens_in", "out": "tokens_out", "USD": "cost_usd", "cached": "cache_hits"}
-    counted |= {"empty": "empty_replies", "nudges": "format_nudges", "healed": "self_heals"}
-    table = Table(
-        title="What the models did, in all episodes together", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
-    )
-    for name in ("agent", *reversed(ACTIONS), *counted, "asked for"):
+    counted = {"tokens": ("tokens_in", "tokens_out"), "USD": ("cost_usd",), "cached": ("cache_hits",)}
+    counted |= {"empty": ("empty_replies",), "nudges": ("format_nudges",)}  # narrow: the rest is in --json
+    table = Table(title="What the models did", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in ("agent", *reversed(ACTIONS), *counted):
         table.add_column(name, justify="left" if name == "agent" else "right", no_wrap=name == "agent")
     for agent, its in _by_agent(rows).items():
         shares = [f"{share:.0%}" for share in _shares(its).values()] or ["-"] * len(ACTIONS)
-        sums = [known_sum(its, name) for name in counted.values()]
+        sums = [known_sum(its, *names) for names in counted.values()]
         numbers = ["-" if n is None else f"{n:.4f}" if isinstance(n, float) else f"{n:,}" for n in sums]
-        table.add_row(escape(agent), *shares, *numbers, its[0]["structured"])
+        table.add_row(escape(agent), *shares, *numbers)
     return table
 
 
@@ -94,7 +92,7 @@ def _told(rows: list[Row], world: str) -> list[str]:
     return notes
 
 
-def _alerts(rows: list[Row]) -> list[str]:
+def alerts(rows: list[Row]) -> list[str]:
     """Of the models that decide: which of them decides only one thing."""
     deciding = [row for row in rows if row["coverage"] >= MIN_COVERAGE]
     told = {agent: one_sided(_shares(its), FEW) for agent, its in _by_agent(deciding).items()}

@@ -16,11 +16,23 @@ from fintrading_gym.env import ACTION, OBSERVATION, FinMemTradingEnv, positive
 from fintrading_gym.errors import lookup
 from fintrading_gym.metrics import BUY, HOLD
 from fintrading_gym.vector_infos import AT_THE_END, RESTARTED, UNDECIDED, Ended, Infos, Makers, Restarted
-from fintrading_gym.vector_tables import NO_DECISION, Episodes, Flags, Ints, advance, market, observe, player_states
+from fintrading_gym.vector_tables import (
+    BEGUN,
+    NO_DECISION,
+    Episodes,
+    Flags,
+    Ints,
+    advance,
+    market,
+    observe,
+    player_states,
+)
 from fintrading_gym.windows import Floats, Window
 
+INT = np.dtype(np.intp)
 MODES = {mode.value: mode for mode in AutoresetMode}
 DRAWS = 64  # random numbers drawn at once for an environment: a call costs as much as all of them
+NOBODY = np.zeros(0, np.intp)
 # (keyword, its values for single environments, the one for batches)
 BATCHED = (
     ("observation", OBSERVATION, "vector"),
@@ -30,16 +42,13 @@ BATCHED = (
 )
 
 
-NOBODY = np.zeros(0, np.intp)
-
-
 class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
     """`FinMemTradingEnv` in whole arrays, what `gym.make_vec("FinMemTrading-v0", num_envs=N)` makes.
 
     Rules, observations, rewards and infos are those of N single environments in Gymnasium's
     `SyncVectorEnv`, bit for bit: environment k of `reset(seed=s)` plays what a single one plays after
-    `reset(seed=s + k)`, through all its episodes. `infos` holds the same keys and masks; its values are
-    computed when they are first read, which the ledgers and scores of ended episodes are worth.
+    `reset(seed=s + k)`, through all its episodes. `infos` is a dict of the same keys and masks whose values
+    are computed when they are first read: the ledgers and scores of N episodes take longer than playing them.
 
     ## Arguments
     * `num_envs`: N
@@ -47,7 +56,8 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
     * `autoreset_mode`: of `gymnasium.vector.AutoresetMode`. `NextStep`: the step after an episode's end
       resets it and ignores its action. `SameStep`: the last step resets; `final_obs` and `final_info`
       tell of the end. `Disabled`: `reset(options={"reset_mask": mask})` does, and a step before it raises
-    * `compiled`: True: steps run as machine code (extra `fast`; the first one compiles it), to the same bits
+    * `compiled`: True: steps run as machine code, to the same bits (extra `fast`; compiled the first time it is
+      asked for, and kept on disk)
     * every keyword of `FinMemTradingEnv`, with `observation="vector"` (here the default) and
       `action="index"`; text, pictures and coarse views need `make_vec(..., vectorization_mode="sync")`
 
@@ -95,11 +105,9 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         self._draws = np.zeros((num_envs, DRAWS if games[0].start == "random" else 0))
         self._drawn = np.full(num_envs, DRAWS)  # how many of the draws are used up
 
-        nowhere = np.zeros(num_envs, np.intp)
-        self._at = Episodes(
-            market(games), player_states(games[0].hold), nowhere, nowhere, np.zeros(num_envs), np.zeros(num_envs)
-        )
-        self._end = nowhere  # row of the market that ends the episode
+        nowhere = np.zeros((2, num_envs), np.int32)
+        self._at = Episodes(market(games), player_states(games[0].hold), nowhere, np.zeros(num_envs))
+        self._end = nowhere[0]  # row of the market that ends the episode
         self._left = 0  # steps until the next episodes end
         self._over = np.arange(num_envs)  # environments whose episode is over, or has not begun
         self._begun = False
@@ -144,7 +152,7 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         log = self._log[self._steps % len(self._log)]
         limit = BUY if undecided is None else NO_DECISION
         try:
-            self._at, observations = self._advance(self._at, codes, limit, log)
+            self._at, observations, rewards = self._advance(self._at, codes, limit, log)
         except IndexError:  # one of the codes is none: only who reads them one by one can tell which
             self._read_each(actions, resetting)
             raise
@@ -153,9 +161,9 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         truncated = np.zeros(self.num_envs, np.bool_) if self._left else self._at.row == self._end
         self._over = NOBODY if self._left else truncated.nonzero()[0]
         if resetting.size:
+            rewards[resetting] = 0.0
             self._begin(resetting, observations)
         self._at.undecided = undecided
-        rewards = self._at.earned.copy()
         if not self._over.size:
             infos = _infos(self._at)
         elif self.autoreset_mode is AutoresetMode.SAME_STEP:
@@ -184,15 +192,9 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
     def _begin(self, which: Ints, observations: NDArray[np.float32]) -> None:
         """New episodes there, whose first observations replace what is in `observations`."""
         first = self._opening[which] + self._draw(which)
-        at, blank = self._at, np.zeros(which.size)
-        self._at = Episodes(
-            at.market,
-            at.player,
-            _with(at.row, which, first),
-            _with(at.state, which, np.zeros_like(first)),
-            _with(at.cumulative, which, blank),
-            _with(at.earned, which, blank),
-        )
+        at, place = self._at, np.array([first, np.full_like(first, BEGUN)], np.int32)
+        cumulative = _with(at.cumulative, which, np.zeros(which.size))
+        self._at = Episodes(at.market, at.player, _with(at.place, which, place), cumulative)
         self._end = _with(self._end, which, first + self._lengths[which])
         self._look_ahead()
         if which.size == self.num_envs:
@@ -201,8 +203,8 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
             observations[which] = at.market.shown.take(first, axis=0)
 
     def _look_ahead(self) -> None:
-        """Count the steps until the next episodes end, so that the steps before need not ask whether any does."""
-        left = self._end - self._at.row
+        """Count the steps until the next episodes end, so that those before need not ask whether any does."""
+        left = self._end - self._at.row  # 0 where an episode is over: the next one is counted when it begins
         self._left = int(left.min(initial=left.max(), where=left > 0))
 
     def _read(self, actions: Any, ignored: Ints) -> tuple[Ints, Flags | None]:
@@ -214,7 +216,7 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
             codes = self._read_each(given, ignored)
             return codes, codes == NO_DECISION
         # what the kernel can read: contiguous, aligned, and not read-only, which numba counts as another type
-        codes = given if given.dtype == np.intp and given.flags.carray else given.astype(np.intp, "C")
+        codes = given if given.dtype == INT and given.flags.carray else given.astype(np.intp, "C")
         return (_with(codes, ignored, np.full(ignored.size, HOLD)) if ignored.size else codes), None
 
     def _read_each(self, actions: Any, ignored: Ints) -> Ints:
@@ -275,7 +277,7 @@ def _batched(keywords: dict[str, Any]) -> dict[str, Any]:
     keywords = {"observation": "vector", **keywords}
     for name, known, only in BATCHED:
         given = keywords.get(name, only)
-        if given != only and given in known:
+        if given != only and isinstance(given, str) and given in known:
             raise ValueError(
                 f"{name}={given!r} is not batched, only {only!r}:"
                 " make_vec(..., vectorization_mode='sync') makes N single environments"
@@ -290,9 +292,9 @@ def _infos(at: Episodes, *more: tuple[Makers, object]) -> Infos:
 
 
 def _with(array: NDArray[Any], which: Ints, values: NDArray[Any]) -> NDArray[Any]:
-    """The array with these values in the places `which`, ascending; another one than it was."""
-    if which.size == len(array):
+    """The array with these values in the places `which`, ascending, of its last axis; another one than it was."""
+    if which.size == array.shape[-1]:
         return values
     changed = array.copy()
-    changed[which] = values
+    changed[..., which] = values
     return changed

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fintrading_gym.ledger import Ledger
 from fintrading_gym.metrics import HOLD, fintrading_score
-from fintrading_gym.vector_tables import CHANGES, CODES, NO_DECISION, ROOM, Episodes, Flags, Ints
+from fintrading_gym.vector_tables import CHANGE, CHANGES, CODES, NO_DECISION, STATE, Episodes, Flags, Ints
 from fintrading_gym.windows import Floats
 
 
@@ -54,9 +54,9 @@ class Ended:
         for t in range(most):
             plays = t >= most - self.lengths
             moves = self.at.player.moves[len(CODES) * state + self.codes[t]]
-            state = np.where(plays, moves // ROOM, 0)
+            state = np.where(plays, moves >> STATE, 0)
             position[t] = self.at.player.position[state]
-            earned[t, plays] = self.at.market.earned[(CHANGES * (row + t) + moves % ROOM)[plays]]
+            earned[t, plays] = self.at.market.earned[(CHANGES * (row + t) + (moves & CHANGE))[plays]]
         return position, earned
 
     def spread(self, what: Callable[[int], Any], values: NDArray[Any]) -> NDArray[Any]:
@@ -96,7 +96,7 @@ ALWAYS: Makers = {  # ... Episodes
     "date": lambda at: _spread(at, at.market.date.take(at.row), None),
     "position": lambda at: _spread(at, at.player.position.take(at.state)),
     "price": lambda at: _spread(at, at.market.price.take(at.row)),
-    "log_return": lambda at: _spread(at, at.earned.copy()),
+    "log_return": lambda at: _spread(at, at.earned()),
     "cumulative_log_return": lambda at: _spread(at, at.cumulative.copy()),
     "valid": lambda at: _told(at) if at.undecided is None else _told(at) & ~at.undecided,
 }

@@ -13,12 +13,15 @@ from fintrading_gym.metrics import BUY, HOLD, SELL
 from fintrading_gym.windows import Floats
 
 Ints = NDArray[np.intp]
+SmallInts = NDArray[np.int32]  # where less to move is more speed
 Flags = NDArray[np.bool_]
 
 NO_DECISION = 3  # the code of None; 0, 1, 2 are those of the actions
 CODES = (SELL, HOLD, BUY, NO_DECISION)
 CHANGES = 9  # pairs of (position before, position after)
-ROOM = 16  # for a change beside a state in one number
+# A move is one number: the state it leads to from bit 4 on, the change of position in the bits below.
+STATE, CHANGE = 4, 0b1111
+BEGUN = 0 << STATE | CHANGE  # the move that there was none yet
 CUMULATIVE = 1 - view.OWN  # the column of the return so far, second of the player's own
 
 
@@ -30,9 +33,9 @@ class Player:
     vector view shows of the player. There are S = 366 of them (hold="flat": 364).
     """
 
-    # (S * 4,) what code c does to state s, at 4 s + c: 16 x the state after, + 3 x (the position before + 1)
-    # + the position after + 1. The last two together are the move's change of position.
-    moves: Ints
+    # (S * 4,) what code c does to state s, at 4 s + c: the state after it << 4 | the change of position, which is
+    # 3 x (the position before + 1) + the position after + 1
+    moves: SmallInts
     position: Ints  # (S,) -1, 0, +1
     shown: NDArray[np.float32]  # (S, OWN) the last columns of the vector view, the cumulative return left 0
 
@@ -51,10 +54,10 @@ def player_states(hold: str) -> Player:
             if state not in number:
                 number[state] = len(states)
                 states.append(state)
-            moves.append(ROOM * number[state] + 3 * (position + 1) + after + 1)
+            moves.append(number[state] << STATE | 3 * (position + 1) + after + 1)
     blank = np.zeros(view.OWN, np.float32)
     shown = [view.vector_view(blank, position, 0.0, decided, recent) for position, decided, recent in states]
-    return Player(np.array(moves), np.array([state[0] for state in states]), np.array(shown))
+    return Player(np.array(moves, np.int32), np.array([state[0] for state in states]), np.array(shown))
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,15 +97,35 @@ class Episodes:
 
     market: Market
     player: Player
-    row: Ints  # (N,) of `market`: the day that is shown
-    state: Ints  # (N,) of `player`
+    place: SmallInts  # (2, N) the row of `market` that is shown; the last move
     cumulative: Floats  # (N,) log return earned so far
-    earned: Floats  # (N,) log return earned by the last decision
     where: Flags | None = None  # (N,) the environments that infos tell of; None: all
     undecided: Flags | None = None  # (N,) the last action was None; None: nowhere
 
+    @property
+    def row(self) -> SmallInts:
+        """The row of `market` that is shown, (N,)."""
+        row: SmallInts = self.place[0]
+        return row
 
-def advance(at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]) -> tuple[Episodes, NDArray[np.float32]]:
+    @property
+    def state(self) -> SmallInts:
+        """The state of `player`, (N,)."""
+        state: SmallInts = self.place[1] >> STATE
+        return state
+
+    def earned(self) -> Floats:
+        """Log return earned by the last decision, (N,); 0 where there is none yet."""
+        change = self.place[1] & CHANGE
+        gain: Floats = np.where(
+            change == BEGUN, 0.0, self.market.earned.take(CHANGES * (self.row - 1) + change % CHANGES)
+        )
+        return gain
+
+
+def advance(
+    at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]
+) -> tuple[Episodes, NDArray[np.float32], Floats]:
     """A step of N episodes.
 
     Args:
@@ -112,7 +135,7 @@ def advance(at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]) -> tu
         log: (N,) where the codes are written to.
 
     Returns:
-        Where they are then, and what they show, (N, columns).
+        Where they are then, what they show (N, columns), and what they have earned (N,).
 
     Raises:
         IndexError: a code is below 0 or above the limit.
@@ -121,9 +144,9 @@ def advance(at: Episodes, codes: Ints, limit: int, log: NDArray[np.uint8]) -> tu
         raise IndexError(f"codes {codes} are not all 0 to {limit}")
     log[:] = codes
     moves = at.player.moves.take(len(CODES) * at.state + codes)
-    earned = at.market.earned.take(CHANGES * at.row + moves % ROOM)
-    at = Episodes(at.market, at.player, at.row + 1, moves // ROOM, at.cumulative + earned, earned)
-    return at, observe(at)
+    earned = at.market.earned.take(CHANGES * at.row + (moves & CHANGE))
+    at = Episodes(at.market, at.player, np.array([at.row + 1, moves]), at.cumulative + earned)
+    return at, observe(at), earned
 
 
 def observe(at: Episodes) -> NDArray[np.float32]:

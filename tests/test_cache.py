@@ -81,6 +81,44 @@ def test_the_file_is_its_owners_alone(tmp_path):
         os.umask(before)
 
 
+def test_a_file_that_others_could_read_is_its_owners_alone_from_now_on(tmp_path):
+    path = tmp_path / "replies.sqlite"
+    path.touch()
+    path.chmod(0o644)
+    Cache(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_replay_only_reads_so_that_a_published_file_may_be_read_only(tmp_path):
+    path = tmp_path / "a file?.sqlite"
+    cache = Cache(path)
+    cache.put("a", OK, replace=False)
+    cache.close()
+    before = path.read_bytes()
+    path.chmod(0o444)
+    tmp_path.chmod(0o555)
+    try:
+        published = Cache(path, create=False)
+        assert published.get("a", any_outcome=True).content == OK.content
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            published.put("b", OK, replace=False)
+        published.close()
+    finally:
+        tmp_path.chmod(0o755)
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (before, 0o444)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_replay_sees_what_a_run_that_is_under_way_has_kept(tmp_path):
+    path = tmp_path / "replies.sqlite"
+    writing = Cache(path)
+    writing.put("a", OK, replace=False)
+    reading = Cache(path, create=False)
+    assert reading.get("a", any_outcome=True).content == OK.content
+    reading.close()
+    writing.close()
+
+
 def test_a_key_does_not_depend_on_the_order_in_which_a_request_is_written():
     assert key("http://x/v1", {"a": 1, "b": {"c": 2, "d": 3}}, 0) == key(
         "http://x/v1", {"b": {"d": 3, "c": 2}, "a": 1}, 0

@@ -15,6 +15,7 @@ import typer
 from conftest import table_of
 
 from fintrading_gym import __version__, cli
+from fintrading_gym.cli import LEARNERS, ON_BOARD
 from fintrading_gym.rollout import registered
 from fintrading_gym.windows import CELLS, DATA, bundled
 
@@ -209,9 +210,27 @@ def test_the_module_is_the_command_line():
 
 
 def test_a_board_fits_into_80_columns():
-    words = ["leaderboard", "--cells", "tsla_main", "--timesteps", "5", "--seeds", "1"]
+    agents = ON_BOARD.replace(LEARNERS, "")
+    words = ["leaderboard", "--agents", agents, "--cells", "tsla_main", "--timesteps", "5", "--seeds", "1"]
     done = subprocess.run([FINTRADING, *words], capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"})
     assert "…" not in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not LEARNERS, reason="needs the extra rl")
+def test_the_usual_board_trains_the_learners_once_and_tells_of_their_days(folder, monkeypatch):
+    monkeypatch.setenv("FINTRADING_CACHE", str(folder / "cache"))
+    boards = [
+        run("leaderboard", "--cells", "spy_bear_2022", "--seeds", 2, "--json", name, cwd=folder).stdout
+        for name in ("a.json", "b.json")
+    ]
+    assert boards[0] == boards[1]
+    assert (folder / "a.json").read_bytes() == (folder / "b.json").read_bytes()
+    rows = [row for row in json.loads((folder / "a.json").read_text()) if row["agent"] in LEARNERS.split(",")[:-1]]
+    assert [(row["seed"], row["policy_seed"], row["trained_until"]) for row in rows] == [
+        (seed, seed, "2021-12-31") for _ in range(3) for seed in range(2)
+    ]
+    assert len(list((folder / "cache/policies").iterdir())) == 6
 
 
 def test_all_personas_can_be_asked_for():

@@ -76,6 +76,8 @@ def test_play_shows_the_models_numbers(run):
         (("play", "llm:openai/x", "--cache", "reply"), "Did you mean 'replay'"),
         (("play", "llm:openai/x", "--structured", "yaml"), "No structured output 'yaml'"),
         (("play", "llm:openai/x", "--cache", "replay"), "There is no cache"),
+        (("play", "llm:scripted/buy", "--max-nudges", -1), "max_nudges=-1"),
+        (("play", "llm:openai/x", "--base-url", "http://127.0.0.1:80a/v1"), "is no URL"),
         (("play", "llm:scripted/buy", "--detail", "breif"), "Did you mean 'brief'"),
         (("leaderboard", "--agents", "flat", "--also", "llm"), "llm needs a model"),
     ],
@@ -241,11 +243,19 @@ def facts(**more):
 
 
 def test_the_live_line_tells_tokens_money_hits_and_the_mix():
-    line = told([facts(), facts()], {"buy": 6, "sell": 3, "none": 1})
+    line = told([facts(), facts()], {"a": {"buy": 6}, "b": {"sell": 3, "none": 1}})
     assert line == "2,100 tokens, 0.5000 USD, 6 cached, buy 60% sell 30% none 10%"
-    assert told([facts(tokens_in=None, paid_usd=None)], {"hold": 1}) == "? tokens, ? USD, 3 cached, hold 100%"
+    assert told([facts(tokens_in=None, paid_usd=None)], {"a": {"hold": 1}}) == "? tokens, ? USD, 3 cached, hold 100%"
 
 
-@pytest.mark.parametrize(("buys", "sells", "alert"), [(19, 0, False), (20, 0, True), (95, 5, False), (96, 4, True)])
+@pytest.mark.parametrize(("buys", "sells", "alert"), [(9, 0, False), (10, 0, True), (95, 5, False), (96, 4, True)])
 def test_the_live_line_warns_where_one_decision_is_nearly_all(buys, sells, alert):
-    assert ("of its days" in told([facts()], {"buy": buys, "sell": sells})) == alert
+    assert ("openai/a: buy on" in told([facts()], {"openai/a": {"buy": buys, "sell": sells}})) == alert
+    beside = {"openai/a": {"buy": buys, "sell": sells}, "openai/b": {"sell": 500, "hold": 500}}
+    assert ("openai/a: buy on" in told([facts()], beside)) == alert  # another's decisions do not hide it
+
+
+@pytest.mark.parametrize(("days", "alert"), [(9, False), (10, True)])
+def test_play_ends_with_the_warning(days, alert, run):
+    last = run("play", "llm:scripted/buy", "--timesteps", days).out.strip().splitlines()[-1]
+    assert last.startswith("llm:scripted/buy decided buy on 100% of its days") == alert

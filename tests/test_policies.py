@@ -15,12 +15,13 @@ from fintrading_agents.policies import (
     GAME,
     Policy,
     PolicyError,
-    file_name,
+    cached,
     key,
     load,
     recipe_of,
     refuse_unfit,
     save,
+    title,
 )
 from fintrading_agents.spans import training_days
 from fintrading_gym.observations import columns
@@ -281,4 +282,12 @@ def test_whatever_decides_the_weights_changes_the_key():
         recipe | {"days": [recipe["days"][0] | {"sha256": "0" * 64}]},
     ]
     assert len({key(recipe), *map(key, others)}) == 1 + len(others)
-    assert file_name(recipe) == f"ppo-TSLA-until-2022-10-05-seed0-{key(recipe)}.npz"
+    assert title(recipe) == "ppo-TSLA-until-2022-10-05-seed0"
+    days = recipe["days"][0] | {"ticker": "../BRK/B"}
+    assert title(recipe | {"days": [days]}) == "ppo-.._BRK_B-until-2022-10-05-seed0"
+
+
+def test_the_cache_lies_where_the_variable_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("FINTRADING_CACHE", str(tmp_path))
+    recipe = policy_of().recipe
+    assert cached(recipe) == tmp_path / "policies" / f"{title(recipe)}-{key(recipe)}.npz"

@@ -22,6 +22,7 @@ COMMANDS = [
 ]
 # Not run here: what reaches for the network, and what plays the files that it fetched.
 NETWORK = ("fintrading data fetch", "IBM.csv", "models add", "local/", "openai/")
+TRAINED = ("fintrading train", "ppo:")  # run together, as one needs the other's files
 
 
 def test_the_first_snippet_is_short_and_prints_what_the_readme_says():
@@ -34,15 +35,30 @@ def test_the_first_snippet_is_short_and_prints_what_the_readme_says():
 
 @pytest.mark.parametrize("code", [code for code in PYTHON if "# my_agents.py" not in code])
 def test_a_snippet_of_the_readme_runs(code, tmp_path, monkeypatch):
+    if "stable_baselines3" in code:
+        pytest.importorskip("stable_baselines3")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.csv").write_bytes((ROOT / "data/AAPL.csv").read_bytes())
     exec(compile(code, "README.md", "exec"), {})
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if not any(word in c for word in NETWORK)])
+@pytest.mark.slow
+def test_the_commands_of_the_readme_that_train_and_play_what_was_trained_run_in_turn(tmp_path):
+    pytest.importorskip("stable_baselines3")
+    program = Path(sys.executable).with_name("fintrading")
+    commands = [command for command in COMMANDS if any(word in command for word in TRAINED)]
+    assert len(commands) == 2
+    for command in commands:
+        done = subprocess.run([program, *shlex.split(command)[1:]], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if not any(word in c for word in NETWORK + TRAINED)])
 def test_a_command_of_the_readme_runs(command, tmp_path):
     (tmp_path / "my_agents.py").write_text(next(code for code in PYTHON if "# my_agents.py" in code))
     (tmp_path / "mine.csv").write_bytes((ROOT / "data/AAPL.csv").read_bytes())
+    (tmp_path / "outputs/smoke").mkdir(parents=True)
+    (tmp_path / "outputs/smoke/traces.jsonl").write_bytes((ROOT / "tests/traces.jsonl").read_bytes())
     program = Path(sys.executable).with_name("fintrading")
     done = subprocess.run([program, *shlex.split(command)[1:]], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,25 +1,27 @@
 """The learned baselines: what they learn from, that they learn the same twice, and how they are kept and played."""
 
 import copy
+import json
 import os
 import subprocess
 import sys
-from pathlib import Path
+from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
 import pytest
+from test_linear import alternating
 
 from fintrading_agents import rl
-from fintrading_agents.policies import PolicyError, file_name, load, save
+from fintrading_agents.policies import PolicyError, cached, load, save
 from fintrading_agents.spans import training_days
 from fintrading_gym.errors import DataError, MissingExtra, UnknownName
 from fintrading_gym.leaderboard import row_of
 from fintrading_gym.observations import market_rows
-from fintrading_gym.rollout import Task, find_player
+from fintrading_gym.rollout import Task, find_player, rollout
 from fintrading_gym.windows import CELLS, DATA
 
-LEARNS = pytest.mark.skipif("not __import__('importlib').util.find_spec('stable_baselines3')", reason="extra rl")
+LEARNS = pytest.mark.skipif(not find_spec("stable_baselines3"), reason="needs the extra rl")
 ALGORITHMS = list(rl.HYPERPARAMETERS)
 
 
@@ -52,23 +54,27 @@ def test_a_policy_decides_what_its_learner_would(algorithm, monkeypatch):
     assert [policy({"vector": row}) for row in rows[:20]] == expected[:20].tolist()
 
 
-@LEARNS
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_same_seed_gives_the_same_bytes_in_another_process_and_another_seed_others(algorithm, tmp_path):
-    code = (
-        "import json, sys; from fintrading_agents import rl; from fintrading_agents.policies import save;"
-        "from fintrading_gym.rollout import Task; from pathlib import Path; a, chosen, path = sys.argv[1:];"
-        "save(rl.train(a, Task(seed=3), hyperparameters=json.loads(chosen)), Path(path))"
-    )
-    import json
+IN_ANOTHER_PROCESS = """
+import json, sys
+from pathlib import Path
+from fintrading_agents import rl
+from fintrading_agents.policies import save
+from fintrading_gym.rollout import Task
 
-    chosen = rl.HYPERPARAMETERS[algorithm]
-    here = rl.train(algorithm, Task(seed=3), hyperparameters=chosen)
-    save(here, tmp_path / "here.npz")
-    there = [sys.executable, "-c", code, algorithm, json.dumps(chosen), str(tmp_path / "there.npz")]
+table, folder = json.loads(sys.argv[1]), Path(sys.argv[2])
+for algorithm, chosen in table.items():
+    save(rl.train(algorithm, Task(seed=3), hyperparameters=chosen), folder / f"{algorithm}.npz")
+"""
+
+
+@LEARNS
+def test_the_same_seed_gives_the_same_bytes_in_another_process_and_another_seed_others(tmp_path):
+    there = [sys.executable, "-c", IN_ANOTHER_PROCESS, json.dumps(rl.HYPERPARAMETERS), str(tmp_path)]
     subprocess.run(there, check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
-    assert (tmp_path / "here.npz").read_bytes() == (tmp_path / "there.npz").read_bytes()
-    assert bytes_of(rl.train(algorithm, Task(seed=4))) != bytes_of(here)
+    for algorithm in ALGORITHMS:
+        save(rl.train(algorithm, Task(seed=3)), tmp_path / "here.npz")
+        assert (tmp_path / "here.npz").read_bytes() == (tmp_path / f"{algorithm}.npz").read_bytes()
+        assert bytes_of(rl.train(algorithm, Task(seed=4))) != bytes_of(load(tmp_path / "here.npz"))
 
 
 @LEARNS
@@ -114,7 +120,7 @@ def test_a_board_trains_what_it_lacks_once_and_its_row_tells_of_it(monkeypatch, 
     assert row["failure"] is None
     assert (row["seed"], row["policy_seed"], row["trained_until"]) == (1, 1, "2022-12-30")
     assert row["trained_on_sha256"] == task.window.load().sha256
-    assert [path.name for path in (tmp_path / "cache/policies").iterdir()] == [file_name(rl.recipe_for("ppo", task))]
+    assert list((tmp_path / "cache/policies").iterdir()) == [cached(rl.recipe_for("ppo", task))]
 
     monkeypatch.setattr(rl, "train", lambda *_: pytest.fail("it was trained again"))
     assert row_of(find_player("ppo"), task) == row
@@ -139,8 +145,8 @@ def test_a_policy_is_played_from_its_file_by_its_own_algorithm_alone(tmp_path):
 
 
 @LEARNS
-def test_a_file_of_the_cache_that_holds_something_else_is_told(tmp_path):
-    path = tmp_path / "cache/policies" / file_name(rl.recipe_for("ppo", Task()))
+def test_a_file_of_the_cache_that_holds_something_else_is_told():
+    path = cached(rl.recipe_for("ppo", Task()))
     save(rl.train("ppo", Task(seed=1)), path)
     with pytest.raises(PolicyError, match="holds another policy than its name says; delete it"):
         rl.trained("ppo", Task())
@@ -194,14 +200,7 @@ def test_the_numbers_of_torchs_threads_are_left_as_they_were():
 @LEARNS
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_policy_learns_a_market_whose_moves_are_known_a_day_ahead(algorithm, monkeypatch):
-    from test_linear import alternating
-
-    monkeypatch.undo()
-    monkeypatch.setenv("FINTRADING_CACHE", str(Path.cwd()))
+    monkeypatch.undo()  # the real hyperparameters
     task = Task(alternating(200, skip=100))
-    chosen = copy.deepcopy(rl.HYPERPARAMETERS[algorithm]) | {"steps": 60_000}
-    episode_policy = rl.train(algorithm, task, hyperparameters=chosen)
-    from fintrading_gym.rollout import rollout
-
-    ledger = rollout(episode_policy, task.make()).ledger
+    ledger = rollout(rl.train(algorithm, task), task.make()).ledger
     assert sum(ledger.log_return) > 0.9 * 50 * np.log(1.02)

@@ -1,7 +1,10 @@
 """The batched environment against N single ones, bit for bit."""
 
+import inspect
 import pickle
 import re
+import subprocess
+import sys
 from copy import deepcopy
 from importlib.util import find_spec
 
@@ -15,9 +18,10 @@ from gymnasium.wrappers import vector as wrappers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fintrading_gym
 from fintrading_gym import ENV_ID
-from fintrading_gym.env import FILLS, HOLD_RULES, STARTS
-from fintrading_gym.errors import UnknownName
+from fintrading_gym.env import FILLS, HOLD_RULES, STARTS, FinMemTradingEnv
+from fintrading_gym.errors import MissingExtra, UnknownName
 from fintrading_gym.ledger import Ledger
 from fintrading_gym.vector_env import DRAWS, FinMemTradingVectorEnv
 from fintrading_gym.windows import CELLS
@@ -49,27 +53,40 @@ def plain(value):
 
 COMPILED = [False, pytest.param(True, marks=pytest.mark.skipif(not find_spec("numba"), reason="extra fast"))]
 
-games = st.fixed_dictionaries(
-    {
-        "hold": st.sampled_from(list(HOLD_RULES)),
-        "fill": st.sampled_from(list(FILLS)),
-        "start": st.sampled_from(list(STARTS)),
-        "cost_bps": st.sampled_from([0.0, 1.0, 7.5, 3000.0]),
-        "timesteps": st.sampled_from([1, 2, 5, 9, 125, None]),
-        "lookback": st.sampled_from([1, 7]),
-        "identity": st.sampled_from(["real", "masked"]),
-        "world": st.sampled_from(["real", "reversed", "shuffled:2"]),
-    }
-)
+GAMES = {
+    "hold": st.sampled_from(list(HOLD_RULES)),
+    "fill": st.sampled_from(list(FILLS)),
+    "start": st.sampled_from(list(STARTS)),
+    "cost_bps": st.sampled_from([0.0, 1.0, 7.5, 3000.0]),
+    "timesteps": st.sampled_from([1, 2, 5, 9, 125, None]),
+    "lookback": st.sampled_from([1, 7]),
+    "identity": st.sampled_from(["real", "masked"]),
+    "world": st.sampled_from(["real", "reversed", "shuffled:2"]),
+}
 # Seven days: episodes of many lengths run into its end, and its moves exceed what the view shows unclipped.
 WILD = window_of(np.exp([0.0, 1.0, -1.5, 0.0, 3.0, -2.0, 1.0]), np.exp([0.0, 0.7, -2.0, 1.0, 1.0, -1.0, -1.0]))
 cells = st.lists(st.sampled_from([*CELLS, WILD]), min_size=1, max_size=3)
 decisions = st.sampled_from([SELL, HOLD, BUY, None])
 
 
+# Keywords that change nothing in the vector view, or that the batched environment has in its own way.
+ELSEWHERE = {"self", "cell", "persona", "observation", "action", "detail", "render_mode"}
+
+
+def test_every_keyword_of_the_single_environment_is_compared_below():
+    compared = set(GAMES) | ELSEWHERE
+    assert set(inspect.signature(FinMemTradingEnv.__init__).parameters) == compared
+
+
 @pytest.mark.parametrize("compiled", COMPILED)
-@settings(max_examples=100)
-@given(data=st.data(), game=games, cells=cells, mode=st.sampled_from(AutoresetMode), seed=st.integers(0, 10**6))
+@settings(max_examples=60)
+@given(
+    data=st.data(),
+    game=st.fixed_dictionaries(GAMES),
+    cells=cells,
+    mode=st.sampled_from(AutoresetMode),
+    seed=st.integers(0, 10**6),
+)
 def test_every_environment_plays_what_a_single_one_plays(compiled, data, game, cells, mode, seed):
     num_envs = data.draw(st.integers(len(cells), 5))
     batch = FinMemTradingVectorEnv(num_envs, cells, mode, compiled=compiled, **game)
@@ -388,6 +405,7 @@ def test_arrays_of_every_layout_are_actions(compiled):
         ),
         ({"observation": "both"}, "observation='both' is not batched"),
         ({"action": "text"}, "action='text' is not batched, only 'index'"),
+        ({"observation": ["vector"]}, "No observation ['vector']"),
         ({"render_mode": "ansi"}, "render_mode='ansi' is not batched"),
         ({"identity": "coarse"}, "identity='coarse' is not batched"),
         ({"observation": "vectors"}, "Did you mean 'vector'"),
@@ -406,7 +424,7 @@ def test_a_wrong_keyword_is_told_in_one_line(keywords, words):
     with pytest.raises(ValueError, match=re.escape(words)) as fault:
         FinMemTradingVectorEnv(**{"num_envs": 2} | keywords)
     assert "\n" not in str(fault.value)
-    assert isinstance(fault.value, UnknownName) == ("Did you mean" in words)
+    assert isinstance(fault.value, UnknownName) == ("Did you mean" in words or words.startswith("No "))
 
 
 @pytest.mark.parametrize(
@@ -439,3 +457,42 @@ def test_options_are_left_as_they_were_given():
     options = {"reset_mask": np.array([True, False])}
     envs.reset(options=options)
     assert list(options) == ["reset_mask"]
+
+
+# ------------------------------------------------------------------------------------------ the kernel
+
+
+def test_nothing_compiles_unless_it_is_asked_for():
+    code = f"import sys, gymnasium; gymnasium.make_vec('fintrading_gym:{ENV_ID}', 2); print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_without_numba_the_error_is_the_line_that_installs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "fintrading_gym.kernel", raising=False)
+    monkeypatch.delattr(fintrading_gym, "kernel", raising=False)
+    with pytest.raises(MissingExtra, match=re.escape("pip install 'fintrading-gym[fast]'")):
+        FinMemTradingVectorEnv(2, compiled=True)
+
+
+# --------------------------------------------------------------------------------------- no look ahead
+
+
+@pytest.mark.parametrize("compiled", COMPILED)
+@pytest.mark.parametrize("fill", FILLS)
+def test_nothing_that_is_returned_depends_on_a_later_price(fill, compiled):
+    days, changed = 30, 18
+    closes = 100 * np.exp(np.cumsum(np.random.default_rng(0).normal(0, 0.03, days)))
+    other = np.where(np.arange(days) < changed, closes, closes[::-1] * 7)
+    both = [
+        FinMemTradingVectorEnv(6, window_of(prices, skip=2), timesteps=None, fill=fill, compiled=compiled)
+        for prices in (closes, other)
+    ]
+    returned = [[plain(envs.reset(seed=0))] for envs in both]
+    for actions in np.random.default_rng(1).integers(3, size=(days - 3, 6)):
+        for envs, steps in zip(both, returned, strict=True):
+            steps.append(plain(envs.step(actions)))
+    known = changed - 2  # days of the window that stand before the change
+    assert returned[0][:known] == returned[1][:known]
+    assert returned[0][known] != returned[1][known]

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fintrading_agents.policies import file_name, policies_folder, save
+from fintrading_agents.policies import cached, save, title
 from fintrading_agents.rl import HYPERPARAMETERS, recipe_for
 from fintrading_agents.rl import train as learn
 from fintrading_gym.cli import CostBps, Fill, Hold
@@ -44,20 +44,20 @@ def train(
     tasks = [Task(cell, seed=seed, hold=hold, fill=fill, cost_bps=cost_bps) for seed in range(seeds)]
     tasks[0].make(observation="vector").close()  # a wrong setting fails before the first training
     others = tuple(name.strip() for name in tickers.split(",") if name.strip())
-    names = [file_name(recipe_for(algorithm, task, others, chosen)) for task in tasks]
-    folder = out or policies_folder()
-    folder.mkdir(parents=True, exist_ok=True)
+    recipes = [recipe_for(algorithm, task, others, chosen) for task in tasks]
+    paths = [out / f"{title(recipe)}.npz" if out else cached(recipe) for recipe in recipes]
+    paths[0].parent.mkdir(parents=True, exist_ok=True)  # one that cannot be written fails before the first training
     with Progress(*BAR, console=Console(stderr=True), transient=True) as progress:
-        for task, name in zip(tasks, names, strict=True):
+        for task, path in zip(tasks, paths, strict=True):
             bar = progress.add_task(f"{algorithm} seed {task.seed}", total=chosen["steps"], fps=0.0, mean=0.0)
 
             def report(done: int, fps: float, mean: float, bar: Any = bar) -> None:
                 progress.update(bar, completed=done, fps=fps, mean=mean)
 
             policy = learn(algorithm, task, others, chosen, report, tensorboard)
-            save(policy, folder / name)
+            save(policy, path)
             shown = progress.tasks[bar].fields
             print(
-                f"{algorithm}:{folder / name}   {shown['fps']:,.0f} steps/s,"
+                f"{algorithm}:{path}   {shown['fps']:,.0f} steps/s,"
                 f" mean return {shown['mean']:+.3f} in training, learned until {policy.last_day}"
             )

@@ -75,9 +75,13 @@ class Seat:
         self._context, self._max_nudges, self._seed = context, max_nudges, task.seed
         self._system = {"role": "system", "content": system_prompt(task)}
         # The days still shown: each day's view, and the decision the model took on it.
-        self._past: deque[tuple[dict[str, Any], dict[str, Any]]] = deque(maxlen=_days_shown(context))
+        self._past: deque[tuple[dict[str, Any], dict[str, Any]]] = deque(maxlen=days_shown(context))
 
     def __call__(self, observation: Any) -> Decision:
+        """`decide`, waited for."""
+        return wait(self.decide(observation))
+
+    async def decide(self, observation: Any) -> Decision:
         """The model's decision on the day shown; its action is None if it made none, nudges included.
 
         Raises:
@@ -93,7 +97,7 @@ class Seat:
         for _ in range(1 + self._max_nudges):
             messages = self._model.told([*before, {"role": "user", "content": told}])
             try:
-                reply = wait(self._model.complete(messages, sample=self._seed, form=FORM))
+                reply = await self._model.complete(messages, sample=self._seed, form=FORM)
             except ModelFailure as failure:
                 day["failure"] = str(failure)
                 raise
@@ -156,7 +160,7 @@ def _shared(model: str | Model | None, **options: Any) -> Iterator[tuple[Model, 
     if model is None:
         raise ValueError("llm needs a model: llm:openai/NAME, llm:local/smollm2 or llm:scripted/momentum")
     seat: dict[str, Any] = {name: options.pop(name) for name in ("context", "max_nudges") if name in options}
-    _days_shown(seat.get("context", "last"))
+    days_shown(seat.get("context", "last"))
     if seat.get("max_nudges", 0) < 0:
         raise ValueError(f"max_nudges={seat['max_nudges']!r} is not a whole number >= 0")
     if isinstance(model, str):
@@ -187,8 +191,12 @@ def system_prompt(task: Task) -> str:
     return SYSTEM.format(hold=HOLDS[task.hold], fill=FILLS[task.fill], costs=costs, persona=PERSONAS[task.persona])
 
 
-def _days_shown(context: str) -> int | None:
-    """How many earlier days a context shows; None: all."""
+def days_shown(context: str) -> int | None:
+    """How many earlier days a context shows; None: all.
+
+    Raises:
+        ValueError: it is no context.
+    """
     kind, _, count = context.partition(":")
     if context in ("last", "full"):
         return 0 if context == "last" else None

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -195,12 +196,13 @@ def _check(recipe: Recipe) -> None:
 # ------------------------------------------------------------------------------------------- the cache
 
 
-def file_name(recipe: Recipe) -> str:
-    """What the file of a policy is called, which says at a glance what it is."""
+def title(recipe: Recipe) -> str:
+    """What a policy is, at a glance: `ppo-TSLA-until-2022-10-05-seed0`."""
     own = recipe["days"][0]
-    return f"{recipe['algorithm']}-{own['ticker']}-until-{own['last']}-seed{recipe['seed']}-{key(recipe)}.npz"
+    ticker = re.sub(r"[^A-Za-z0-9.-]", "_", own["ticker"])  # BRK/B is a ticker, and no folder
+    return f"{recipe['algorithm']}-{ticker}-until-{own['last']}-seed{recipe['seed']}"
 
 
-def policies_folder() -> Path:
-    """Where boards keep the policies that they trained."""
-    return cache_folder() / "policies"
+def cached(recipe: Recipe) -> Path:
+    """Where boards keep the policy of a recipe."""
+    return cache_folder() / "policies" / f"{title(recipe)}-{key(recipe)}.npz"

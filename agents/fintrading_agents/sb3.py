@@ -31,6 +31,11 @@ def make_vec_env(num_envs: int = 64, **keywords: Any) -> "FinMemTradingVecEnv":
     Raises:
         ValueError: a keyword has no such value, or asks for texts.
     """
+    if keywords.get("observation") in ("text", "both"):
+        raise ValueError(
+            f"observation={keywords['observation']!r} holds texts, for which Stable-Baselines3 has no policy;"
+            " there is 'vector', the same state as numbers"
+        )
     if "autoreset_mode" in keywords:
         raise ValueError(
             "autoreset_mode is not free here: Stable-Baselines3 resets an episode in the step that ends it"

@@ -19,8 +19,8 @@ MODES = {
     "off": "nothing is read or kept",
 }
 
-# One row a call. A reply that is not "ok" (empty, cut, refused, filtered) is kept for replay alone, so that a board
-# with such days can be verified too: any other run asks again.
+# One row a call. A reply that is not "ok" (empty, cut, refused, filtered) is kept too, so that a board with such days
+# comes out the same again; it is replaced by an answer to the same call in the run that bought it.
 TABLES = """
 CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, outcome TEXT NOT NULL, reply TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS endpoints (key TEXT PRIMARY KEY, quirks TEXT NOT NULL) WITHOUT ROWID;
@@ -36,7 +36,7 @@ def key(endpoint: str, body: Mapping[str, Any], sample: int) -> str:
 
     Args:
         endpoint: who answers; the URL, without what an account is known by.
-        body: the request as it is sent: model, messages, sampling, shape.
+        body: the request as it is wished: model, messages, sampling, shape.
         sample: the number of this answer among those to the same request.
     """
     named = {"schema": SCHEMA, "endpoint": endpoint, "body": body, "sample": sample}
@@ -47,7 +47,7 @@ class Cache:
     """The file. What `put` has returned is there whatever happens to the process afterwards."""
 
     def __init__(self, path: Path, create: bool = True):
-        """Open the file, or make it, readable by its owner alone.
+        """Open the file, or make it, readable by its owner alone; without `create` it is read and never written.
 
         Raises:
             ValueError: the file is no cache, or of another schema, or missing and not to be made.
@@ -56,16 +56,23 @@ class Cache:
         if create:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            path.chmod(0o600)  # if it was there, too
         elif not path.is_file():
             raise ValueError(f"There is no cache {path}; name the file that the run was recorded in")
         # In autocommit each call is safe at once. Threads take turns on the model's event loop.
-        self._file = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+        uri = path.absolute().as_uri() + ("" if create else "?mode=ro")
+        # SQLite wants to write beside a file with a journal, even to read it; without a journal it need not.
+        if not create and not path.with_name(path.name + "-wal").exists():
+            uri += "&immutable=1"
+        self._file = sqlite3.connect(uri, uri=True, timeout=30, isolation_level=None, check_same_thread=False)
         try:
             (schema,) = self._file.execute("PRAGMA user_version").fetchone()
-            if schema not in (0, SCHEMA):
+            if schema not in ((0, SCHEMA) if create else (SCHEMA,)):
                 raise ValueError(
                     f"{path} is a cache of schema {schema}; this version reads {SCHEMA}: name another file"
                 )
+            if not create:
+                return
             self._file.execute("PRAGMA journal_mode = WAL")
             self._file.execute("PRAGMA synchronous = NORMAL")  # safe against the end of a process, not of the power
             self._file.executescript(TABLES + f"PRAGMA user_version = {SCHEMA};")

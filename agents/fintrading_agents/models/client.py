@@ -13,8 +13,8 @@ from fintrading_agents.models import faults
 from fintrading_agents.models.cache import key
 from fintrading_agents.models.prices import Price
 from fintrading_agents.models.reply import KINDS, STRUCTURED, Form, Messages, ModelFailure, Reply
-from fintrading_agents.models.session import Session
-from fintrading_gym.errors import MissingExtra, RunStopped
+from fintrading_agents.models.session import Flight, Session
+from fintrading_gym.errors import MissingExtra, RunStopped, one_line
 
 if TYPE_CHECKING:
     import tenacity
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds between attempts, doubling, where the endpoint asks for none
+
+CONNECT = 5.0  # seconds until a connection stands
+PREFLIGHT, PREFLIGHT_ATTEMPTS = 15.0, 2  # seconds in all, and of each request: whoever starts a run is waiting
+# What fails the first request fails all: the run ends, and not each of its episodes.
+HOPELESS = ("bad_key", "forbidden", "not_found", "quota")
 
 # What an endpoint is asked once, to see what it takes. A model that is not held to the form cannot know the bird.
 PROBE = [{"role": "user", "content": "How are you today? (If a format such as JSON is asked of you, keep to it.)"}]
@@ -51,6 +56,7 @@ class Client:
         max_tokens: int = 4096,  # enough to think first: a reply that its own reasoning cuts off decides nothing
         structured: str = "auto",
         in_flight: int | None = None,
+        preflight_seconds: float = PREFLIGHT,
         identity: str | None = None,
         note: str = "",
     ):
@@ -64,6 +70,7 @@ class Client:
             price: None: unknown.
             temperature, max_tokens, structured: as in `Settings`, which come first.
             in_flight: requests at a time; None: as the run's settings say.
+            preflight_seconds: in which `preflight` succeeds or fails.
             identity: who answers, for the cache; None: the URL.
             note: see `reply.Model`.
         """
@@ -78,13 +85,16 @@ class Client:
             base_url=base_url,
             api_key=api_key or "none",
             max_retries=0,
-            timeout=settings.timeout,
+            timeout=openai.Timeout(settings.timeout, connect=min(CONNECT, settings.timeout)),
             http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if here else None,  # no proxy to oneself
         )
         self.name, self.price, self.note = name, price, note
         self.structured = structured if settings.structured == "auto" else settings.structured
         self._shared, self._settings, self._model = shared, settings, name.partition("/")[2]
-        self._secret = api_key if api_key and len(api_key) >= 8 else None
+        self._hide = faults.hider(api_key)
+        shared.at_end.append(self._sdk.close)  # not in `close`: another handle may wait for a call made by this one
+        self._preflight_seconds = preflight_seconds
+        self._proven = False  # True: the endpoint has answered
         self._url = base_url.rstrip("/")
         self._identity = identity or self._url
         self._endpoint = shared.endpoint(self._url, in_flight or settings.in_flight)
@@ -102,6 +112,18 @@ class Client:
         Raises:
             ModelFailure: nothing can be had from this endpoint.
         """
+        settings, seconds = self._settings, self._preflight_seconds
+        attempts, patience = min(settings.attempts, PREFLIGHT_ATTEMPTS), min(settings.patience, seconds)
+        self._settings = replace(settings, attempts=attempts, patience=patience)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._find_out()
+        except TimeoutError:
+            raise ModelFailure("timeout", f"none within {seconds:g} s", url=self._url) from None
+        finally:
+            self._settings = settings
+
+    async def _find_out(self) -> None:
         cache, mode, auto = self._shared.cache, self._settings.cache, self.structured == "auto"
         known = cache.quirks(self._identity, self._model) if cache and mode != "refresh" else None
         self._quirks = known or self._quirks
@@ -125,12 +147,11 @@ class Client:
             self._tasks.discard(task)
 
     async def close(self) -> None:
-        """Cancel what is under way, and close the connections."""
+        """Cancel what is under way; the connections are closed with the session."""
         self._closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._sdk.close()
 
     # What is asked: the request, by what the endpoint takes
 
@@ -149,18 +170,14 @@ class Client:
         return modes[-1]
 
     async def _ask(self, messages: Messages, sample: int, form: Form | None, mode: str) -> Reply:
-        while True:
-            body = self._body(messages, sample, form, mode)
-            try:
-                return await self._answer(body, sample)
-            except ModelFailure as fault:
-                if not self._adapted(fault, body):
-                    raise
-
-    def _body(self, messages: Messages, sample: int, form: Form | None, mode: str) -> dict[str, Any]:
         held = STRUCTURED[mode](form) if form else {}
-        body = {"model": self._model, "messages": list(messages), "seed": sample, **self._plain, **held}
-        dropped = self._quirks["dropped"]
+        return await self._answer(
+            {"model": self._model, "messages": list(messages), "seed": sample, **self._plain, **held}
+        )
+
+    def _taken(self, wished: Mapping[str, Any]) -> dict[str, Any]:
+        """The request without what the endpoint does not take."""
+        dropped, body = self._quirks["dropped"], dict(wished)
         if "max_tokens" in dropped:  # OpenAI's newer name
             body["max_completion_tokens"] = body["max_tokens"]
         return {name: value for name, value in body.items() if name not in dropped}
@@ -182,33 +199,62 @@ class Client:
 
     # How it is answered: from the cache, by a call under way, or by a new one
 
-    async def _answer(self, body: dict[str, Any], sample: int) -> Reply:
+    async def _answer(self, wished: dict[str, Any]) -> Reply:
         cache, mode, flights = self._shared.cache, self._settings.cache, self._shared.flights
         if cache is None:
-            return await self._buy(body)
-        name = key(self._identity, body, sample)
-        kept = cache.get(name, any_outcome=mode == "replay") if mode != "refresh" else None
+            return await self._buy(wished)
+        # By what is wished: what an endpoint turns out not to take must not rename the calls before.
+        name = key(self._identity, wished, wished["seed"])
+        # A reply that is no answer was part of an earlier run's days, which are to come out the same; in the run that
+        # bought it, whoever asks again wants another.
+        kept = cache.get(name, any_outcome=name not in self._shared.unanswered) if mode != "refresh" else None
         if kept is not None:
             return self._priced(kept)
         if mode == "replay":
             raise ModelFailure("replay", str(cache.path))
-        if name in flights:
-            return replace(await flights[name], cached=True)
 
         async def buy_and_keep() -> Reply:
-            return cache.put(name, await self._buy(body), replace=mode == "refresh")
+            reply = cache.put(name, await self._buy(wished), replace=mode == "refresh")
+            if reply.outcome != "ok":
+                self._shared.unanswered.add(name)
+            return reply
 
-        flights[name] = asyncio.ensure_future(buy_and_keep())
+        first = name not in flights
+        if first:
+            flights[name] = Flight(asyncio.ensure_future(buy_and_keep()))
+        flight = flights[name]
+        flight.waiters += 1
         try:
-            return await flights[name]
+            reply = await asyncio.shield(flight.call)
         finally:
-            del flights[name]
+            flight.waiters -= 1
+            if not flight.waiters:
+                del flights[name]
+                flight.call.cancel()
+                await asyncio.gather(flight.call, return_exceptions=True)
+        return reply if first else replace(reply, cached=True)
 
-    async def _buy(self, body: dict[str, Any]) -> Reply:
-        """Ask until there is an answer, or no more hope of one."""
+    async def _buy(self, wished: dict[str, Any]) -> Reply:
+        """Ask until there is an answer, or no more hope of one, or no more time in the run."""
+        try:
+            async with asyncio.timeout(self._shared.seconds_left()):
+                while True:
+                    body = self._taken(wished)
+                    try:
+                        return await self._insist(body)
+                    except ModelFailure as fault:
+                        if self._adapted(fault, body):
+                            continue
+                        if fault.kind in HOPELESS and not self._proven:
+                            raise RunStopped(f"{self.name} cannot be had: {fault}") from None
+                        raise
+        except TimeoutError:
+            self._shared.check()
+            raise
+
+    async def _insist(self, body: dict[str, Any]) -> Reply:
         import tenacity
 
-        self._shared.check()
         settings = self._settings
         policy = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception(lambda fault: isinstance(fault, ModelFailure) and KINDS[fault.kind][0]),
@@ -222,10 +268,9 @@ class Client:
         except ModelFailure as fault:
             fault.attempts = policy.statistics["attempt_number"]
             raise
+        self._proven = True
         sent = {name: value for name, value in body.items() if name != "messages"}
-        reply = self._priced(replace(reply, attempts=policy.statistics["attempt_number"], sent=sent))
-        self._shared.spend(reply)
-        return reply
+        return replace(reply, attempts=policy.statistics["attempt_number"], sent=sent)
 
     async def _attempt(self, body: dict[str, Any]) -> Reply:
         import openai
@@ -233,6 +278,7 @@ class Client:
         rest = {name: value for name, value in body.items() if name not in ("model", "messages")}
         async with self._endpoint.slots:
             await self._endpoint.opened(self._settings.patience, self._url)
+            self._shared.check()  # here, for those that were in flight meanwhile have spent
             started = time.perf_counter()
             try:
                 async with asyncio.timeout(self._settings.timeout):  # the SDK's own bounds each read, not their sum
@@ -242,11 +288,14 @@ class Client:
             except TimeoutError:
                 failure = ModelFailure("timeout", url=self._url)
             except openai.OpenAIError as fault:
-                failure = faults.failure(fault, self._url, self._hidden)
+                failure = faults.failure(fault, self._url, self._hide)
             else:
                 latency = round(time.perf_counter() - started, 6)
                 # Read as it came: the SDK makes a string of a web page, and a completion of an error in a 200.
-                return replace(faults.read(self._hidden(raw.http_response.text), self._url), latency=latency)
+                reply = faults.read(raw.http_response.text, self._url, self._hide)
+                reply = self._priced(replace(reply, latency=latency))
+                self._shared.spend(reply)
+                return reply
             self._endpoint.close_for(failure.retry_after or 0.0)
         raise failure  # not from inside the handler: the SDK's exception holds the request, and that its key
 
@@ -257,10 +306,11 @@ class Client:
     def _priced(self, reply: Reply) -> Reply:
         if reply.cost is not None or reply.usage is None or self.price is None:
             return reply
-        return replace(reply, cost=self.price(reply.usage))
-
-    def _hidden(self, text: str) -> str:
-        return text.replace(self._secret, "***") if self._secret else text
+        try:
+            return replace(reply, cost=self.price(reply.usage))
+        except Exception as fault:  # of the price list: the reply is paid for, and good
+            log.warning("what a reply of %s cost is not known: %s", self.name, one_line(fault))
+            return reply
 
 
 def _pause(state: "tenacity.RetryCallState") -> float:

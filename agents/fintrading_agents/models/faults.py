@@ -24,6 +24,24 @@ BY_STATUS = {
     425: "server",
     429: "rate_limit",
 }
+# What an error in a 200 calls itself, as the status it would have come with.
+BY_CODE = {
+    "invalid_api_key": 401,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "model_not_found": 404,
+    "rate_limit_exceeded": 429,
+    "rate_limit_error": 429,
+    "insufficient_quota": 429,
+    "billing_hard_limit_reached": 429,
+    "billing_not_active": 429,
+    "insufficient_balance": 429,
+    "context_length_exceeded": 400,
+    "invalid_request_error": 400,
+    "unsupported_parameter": 400,
+    "server_error": 500,
+    "overloaded_error": 503,
+}
 # A 429 of these codes, or with these words, is no matter of waiting.
 QUOTA = {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "insufficient_balance"}
 QUOTA_WORDS = re.compile(r"current quota|billing|insufficient (?:balance|credit|fund)", re.IGNORECASE)
@@ -39,6 +57,17 @@ UNSUPPORTED = re.compile(
 )
 # Parameters that some endpoints do not take, in the order in which a message is searched for them.
 OPTIONAL = ("max_tokens", "max_completion_tokens", "temperature", "response_format", "grammar", "seed")
+
+
+def hider(api_key: str | None) -> Callable[[str], str]:
+    """A function that takes a key out of a text, where an endpoint repeats it as it is or as Python writes it."""
+    if not api_key:
+        return str
+    forms = "|".join(re.escape(form) for form in sorted({repr(api_key)[1:-1], api_key}, key=len, reverse=True))
+    # A short one, such as "x" for a server that wants any, is only hidden where it stands alone.
+    edges = ("", "") if len(api_key) >= 8 else (r"(?<!\w)", r"(?!\w)")
+    pattern = re.compile(f"{edges[0]}(?:{forms}){edges[1]}")
+    return lambda text: pattern.sub("***", text)
 
 
 def failure(fault: "openai.OpenAIError", url: str, hide: Callable[[str], str]) -> ModelFailure:
@@ -59,9 +88,9 @@ def of_status(
     """The failure that an error status and its body tell."""
     told = body.get("error", body) if isinstance(body, Mapping) else body
     told = told if isinstance(told, Mapping) else {"message": told}
-    message, code, named = hide(str(told.get("message") or "")), told.get("code"), told.get("param")
+    message, code, named = hide(str(told.get("message") or "")), str(told.get("code")), told.get("param")
     kind, parameter = BY_STATUS.get(status, "server" if status >= 500 else "bad_request"), None
-    if kind == "rate_limit" and (code in QUOTA or told.get("type") in QUOTA or QUOTA_WORDS.search(message)):
+    if kind == "rate_limit" and (code in QUOTA or str(told.get("type")) in QUOTA or QUOTA_WORDS.search(message)):
         kind = "quota"
     elif kind == "bad_request":
         if code == "context_length_exceeded" or CONTEXT.search(message):
@@ -92,35 +121,62 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, email.utils.mktime_tz(date) - time.time()) if date else None
 
 
-def read(text: str, url: str) -> Reply:
-    """The reply in the body of a 200.
+def read(text: str, url: str, hide: Callable[[str], str] = str) -> Reply:
+    """The reply in the body of a 200; `hide` takes the key out of it.
 
     Raises:
-        ModelFailure: it is none: a web page, broken JSON, an error with status 200, no choices.
+        ModelFailure: it is none: a web page, broken JSON, an error with status 200, no choices, a wrong type.
     """
     try:
-        body = json.loads(text)
-    except (ValueError, RecursionError):
-        raise ModelFailure("malformed", text[:TOLD], url=url, status=200) from None
-    error = body.get("error") if isinstance(body, dict) else None
-    code = error.get("code") if isinstance(error, dict) else None
-    if isinstance(code, int) and 400 <= code < 600:
-        raise of_status(code, body, url=url)
-    try:
-        choice = body["choices"][0]
-        message = choice["message"]
-        content, calls, refusal = message.get("content"), message.get("tool_calls"), message.get("refusal")
-    except (AttributeError, IndexError, KeyError, TypeError):
-        raise ModelFailure("malformed", text[:TOLD], url=url, status=200) from None
-    finish = choice.get("finish_reason")
+        body = _hidden(json.loads(text), hide)
+        choice = body["choices"][0] if body.get("choices") else {}
+        for error in (body.get("error"), choice.get("error")):
+            if isinstance(error, dict) and (status := _status(error)):
+                raise of_status(status, error, url=url)
+        if choice.get("finish_reason") == "error":
+            raise ModelFailure("server", "it broke off", url=url, status=200)
+        return _reply(choice, _usage(body.get("usage")))
+    except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
+        raise ModelFailure("malformed", hide(text)[:TOLD], url=url, status=200) from None
+
+
+def _hidden(value: Any, hide: Callable[[str], str]) -> Any:
+    """A JSON value with the key taken out of its texts, however they were escaped."""
+    if isinstance(value, dict):
+        return {name: _hidden(held, hide) for name, held in value.items()}
+    if isinstance(value, list):
+        return [_hidden(held, hide) for held in value]
+    return hide(value) if isinstance(value, str) else value
+
+
+def _status(error: Mapping[str, Any]) -> int | None:
+    """The status that an error in a 200 would have come with; None: it does not say."""
+    for told in (error.get("code"), error.get("type")):
+        status = BY_CODE.get(str(told)) or (int(str(told)) if re.fullmatch("[45][0-9]{2}", str(told)) else None)
+        if status:
+            return status
+    return None
+
+
+def _reply(choice: Mapping[str, Any], usage: Usage | None) -> Reply:
+    message, finish = choice["message"], choice.get("finish_reason")
+    content, calls, refusal = message.get("content"), message.get("tool_calls") or [], message.get("refusal")
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    texts, lists = (refusal, finish), (content, reasoning)
+    if not all(isinstance(text, str | None) for text in texts) or not all(
+        isinstance(t, str | list | None) for t in lists
+    ):
+        raise TypeError("a text is none")
+    if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+        raise TypeError("tool_calls are none")
     return Reply(
         content=content,
         outcome=_outcome(content, calls, refusal, finish),
-        reasoning=message.get("reasoning_content") or message.get("reasoning"),
+        reasoning=reasoning,
         refusal=refusal,
-        tool_calls=tuple(calls or ()),
+        tool_calls=tuple(calls),
         finish_reason=finish,
-        usage=_usage(body.get("usage")),
+        usage=usage,
     )
 
 
@@ -137,9 +193,16 @@ def _outcome(content: object, calls: object, refusal: object, finish: object) ->
 
 
 def _usage(told: Any) -> Usage | None:
-    try:
-        read, written = told["prompt_tokens"], told["completion_tokens"]
-        details = told.get("prompt_tokens_details") or {}
-        return Usage(int(read), int(written), int(details.get("cached_tokens") or 0))
-    except (AttributeError, KeyError, TypeError, ValueError):
+    """Tokens; None where the endpoint does not count them.
+
+    Raises:
+        AttributeError, TypeError, ValueError, OverflowError: it counts in what are no numbers.
+    """
+    read, written = ((told or {}).get(name) for name in ("prompt_tokens", "completion_tokens"))
+    if read is None or written is None:
         return None
+    cached = (told.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    counts = [int(count) for count in (read, written, cached)]
+    if min(counts) < 0:
+        raise ValueError("a count is negative")
+    return Usage(counts[0], counts[1], min(counts[2], counts[0]))  # some count what is cached beside the input

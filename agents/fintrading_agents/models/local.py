@@ -20,10 +20,10 @@ from fintrading_gym.errors import MissingExtra, lookup
 __all__ = ["MODELS", "SETTINGS", "LocalModel", "WeightsError", "add", "find", "present", "serve"]
 
 SETTINGS: dict[str, Any] = {  # what suits a model this small
-    "detail": "brief",  # of the text view: it reads every digit as a token, the table of prices is 350 of them
+    "detail": "brief",  # of the text view: every digit is a token, so the table of prices is 350 of them
     "temperature": 0,
-    "max_tokens": 64,  # the longest decision takes 8; under a JSON schema, white space takes up to 33
-    # The reply is a decision and nothing else: left to itself it writes no JSON, under a schema much white space.
+    "max_tokens": 64,  # a decision takes 8, under a JSON schema up to 33: it fills in white space
+    # A decision and nothing else, in its shortest form: free to write what it likes, the model writes no JSON.
     "grammar": r'root ::= "{\"action\": \"" ("buy" | "sell" | "hold") "\"}"',
 }
 

@@ -11,7 +11,7 @@ from fintrading_agents.models.prices import find_price, free
 from fintrading_agents.models.reply import Model, ModelFailure
 from fintrading_agents.models.scripted import SCRIPTS, Scripted
 from fintrading_agents.models.session import Session, Settings, session, wait
-from fintrading_gym.errors import RunStopped, lookup
+from fintrading_gym.errors import RunStopped, brief, lookup
 
 OPENAI_URL = "https://api.openai.com/v1"
 NOWHERE = "http://127.0.0.1:9/v1"  # of a local model that is only replayed: it needs neither weights nor server
@@ -41,7 +41,7 @@ def open_model(name: str, settings: Settings | None = None) -> Iterator[Model]:
     with session(settings) as shared:
         client = open_client(name, shared)
         try:
-            if settings.usd_limit is not None and client.price is None:
+            if settings.usd_limit is not None and client.price is None and settings.cache != "replay":
                 raise ValueError(
                     f"usd_limit={settings.usd_limit}: nobody knows the price of {name}; "
                     "run pip install 'fintrading-gym[cost]', or name a table with prices"
@@ -56,17 +56,42 @@ def open_model(name: str, settings: Settings | None = None) -> Iterator[Model]:
 
 
 def _openai(name: str, shared: Session) -> Client:
-    named = shared.settings.base_url or os.environ.get("OPENAI_BASE_URL")
-    url, api_key = named or OPENAI_URL, os.environ.get("OPENAI_API_KEY")
-    parts = urlsplit(url)
-    if "@" in parts.netloc or parts.query:
-        raise ValueError("base_url may hold no user, password or query, for it is shown and logged: set OPENAI_API_KEY")
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise ValueError(f"base_url={url!r} is no URL; it looks like http://127.0.0.1:8000/v1")
-    if not api_key and url == OPENAI_URL:
+    url = _checked(shared.settings.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
+    replayed = shared.settings.cache == "replay"
+    api_key = None if replayed else _key()
+    if not api_key and url == OPENAI_URL and not replayed:
         raise ValueError(f"{name} needs a key: set OPENAI_API_KEY, or name another endpoint with base_url")
     price = find_price(name, url, shared.settings.prices)
     return Client(name, url, api_key, shared, price)
+
+
+def _checked(url: str) -> str:
+    """The URL, if it is one that may be shown; what may hold a secret is refused without being told."""
+    if any(mark in url for mark in "@?#"):
+        raise ValueError(
+            "base_url may hold no user, password or query, and no fragment (none of @ ? #), for it is shown and "
+            "logged: set OPENAI_API_KEY"
+        )
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, a bracket too many
+        good = False
+    if not good or not _is_visible_ascii(url):
+        raise ValueError(f"base_url={brief(url)} is no URL; it looks like http://127.0.0.1:8000/v1")
+    return url
+
+
+def _key() -> str | None:
+    """The key of the environment; an error must not tell it, and one that no header can hold would be told in it."""
+    api_key = os.environ.get("OPENAI_API_KEY", "").strip()
+    if not _is_visible_ascii(api_key):
+        raise ValueError("OPENAI_API_KEY holds white space, a control character or one beyond ASCII: set it again")
+    return api_key or None
+
+
+def _is_visible_ascii(text: str) -> bool:
+    return all("!" <= character <= "~" for character in text)
 
 
 def _local(name: str, shared: Session) -> Client:
@@ -85,6 +110,7 @@ def _local(name: str, shared: Session) -> Client:
         temperature=local.SETTINGS["temperature"],
         max_tokens=local.SETTINGS["max_tokens"],
         structured="grammar",  # held to a schema, it may fill its reply with white space
+        preflight_seconds=shared.settings.patience,  # it is there, and may be slow
         in_flight=1,  # it answers one at a time, and a request that waits there counts as slow
         identity=f"local {facts.file_sha256}",  # the URL is another one each time
         note=facts.about,

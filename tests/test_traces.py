@@ -1,0 +1,170 @@
+"""A run's traces as rows of the board, and the arguments of `fintrading-eval`: all that needs no verifiers."""
+
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from fintrading_eval import command
+from fintrading_eval.traces import components, rows
+from fintrading_gym import cli
+from fintrading_gym import leaderboard as board
+from fintrading_gym.ledger import Ledger, evaluate
+from fintrading_gym.rollout import Task, find_player
+
+# One episode of three days, written by vf-eval 0.4.0 against a stub that says buy.
+REAL = json.loads((Path(__file__).parent / "traces.jsonl").read_text())
+
+
+def copy(**paths):
+    """The real episode with other values at some paths, such as {"ok": False}; parts are separated by __."""
+    episode = json.loads(json.dumps(REAL))
+    for path, value in paths.items():
+        *way, last = [int(part) if part.isdecimal() else part for part in path.split("__")]
+        part = episode
+        for step in way:
+            part = part[step]
+        part[last] = value
+    return episode
+
+
+def written(tmp_path, *episodes):
+    file = tmp_path / "traces.jsonl"
+    file.write_text("".join(json.dumps(episode) + "\n" for episode in episodes))
+    return file
+
+
+def run(monkeypatch, *arguments):
+    """The exit code of `fintrading import`."""
+    monkeypatch.setattr(sys, "argv", ["fintrading", "import", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code
+
+
+def test_an_episode_is_the_row_that_the_leaderboard_makes_of_the_same_decisions(tmp_path):
+    (row,) = rows(written(tmp_path, REAL))
+    local = board.row_of(find_player("llm:scripted/buy"), Task(timesteps=3, identity="real"))
+    assert row.keys() == local.keys()
+    theirs = ("agent", "seed", "model", "note", "tokens_in", "tokens_out", "cost_usd", "paid_usd", "prompt_sha256")
+    assert {name: row[name] for name in row if name not in theirs} == {
+        name: local[name] for name in local if name not in theirs
+    }
+    assert row["agent"] == "verifiers:openai/gpt-4o-mini"
+    assert (row["tokens_in"], row["tokens_out"], row["cost_usd"]) == (360, 24, None)
+
+
+def test_episodes_of_one_task_are_numbered_as_seeds(tmp_path):
+    other = copy(traces__0__task__data__persona="risk_averse")
+    assert [row["seed"] for row in rows(written(tmp_path, REAL, other, REAL))] == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"traces__0__rewards__fintrading_score__score": 0.9}, "fintrading_score is 0.9, but its ledger gives 0.59"),
+        ({"traces__0__rewards__fintrading_sharpe__score": 1.0}, "fintrading_sharpe is 1.0, but its ledger gives 0.0"),
+        ({"traces__0__info__fintrading__ledger__log_return__1": 0.5}, "but its ledger gives"),
+        ({"traces__0__info__fintrading__ledger__valid__0": False}, "but its ledger gives"),
+        ({"traces__0__task__data__timesteps": 4}, "the ledger has 3 decisions, its task 4"),
+        ({"traces__0__task__data__cell": "tsla_man"}, "No cell 'tsla_man'"),
+        ({"traces__0__rewards": {}}, "is no episode of fintrading-eval (KeyError: 'fintrading_score')"),
+        ({"traces": []}, "is no episode of fintrading-eval"),
+        ({"traces__0__info__fintrading__data_sha256": "deadbeef"}, "another table of TSLA"),
+        ({"traces__0__info__fintrading__ledger__date__0": "1999-01-01"}, "date of 2022-10-06 is 1999-01-01"),
+        ({"traces__0__info__fintrading__ledger__market__1": 0.3}, "market of 2022-10-07 is 0.3"),
+    ],
+)
+def test_a_line_that_does_not_hold_is_an_error_that_names_it(change, told, tmp_path, monkeypatch, capsys):
+    file = written(tmp_path, REAL, copy(**change))
+    with pytest.raises(ValueError, match=r"traces\.jsonl:2") as fault:
+        rows(file)
+    assert told in str(fault.value)
+    assert run(monkeypatch, file) == 2
+    assert "traces.jsonl:2" in capsys.readouterr().err
+
+
+def test_a_line_that_was_cut_off_is_an_error(tmp_path):
+    file = written(tmp_path, REAL)
+    file.write_text(file.read_text() + json.dumps(REAL)[:500])
+    with pytest.raises(ValueError, match=r"traces.jsonl:2 is no episode .*--resume"):
+        rows(file)
+    with pytest.raises(ValueError, match="holds no episode"):
+        rows(written(tmp_path))
+
+
+def test_a_failed_episode_has_no_score_however_good_its_ledger_looks(tmp_path, monkeypatch, capsys):
+    error = {"type": "ProviderError", "message": "it broke"}
+    file = written(tmp_path, REAL, copy(ok=False, errors=[error]))
+    good, bad = rows(file)
+    assert good["failure"] is None
+    assert (bad["score"], bad["coverage"], bad["failure"]) == (None, 0.0, "ProviderError: it broke")
+    assert "cumulative_return" not in bad
+    assert run(monkeypatch, file, "--csv", tmp_path / "rows.csv", "--json", tmp_path / "rows.json") == 1
+    assert "is not ranked: 1 of 2 episodes failed" in capsys.readouterr().out
+    assert json.loads((tmp_path / "rows.json").read_text()) == [good, bad]
+    assert (tmp_path / "rows.csv").read_text().count("\n") == 3
+
+
+def test_a_ledger_whose_rewards_were_forged_with_it_is_found_out(tmp_path):
+    forged = copy(traces__0__info__fintrading__ledger__log_return=[0.3, 0.3, 0.3])
+    made = evaluate(Ledger(**forged["traces"][0]["info"]["fintrading"]["ledger"]))
+    for name, value in {"fintrading_score": made["score"], **components(made)}.items():
+        forged["traces"][0]["rewards"][name]["score"] = value
+    with pytest.raises(ValueError, match=r"log_return of 2022-10-06 is 0\.3, but its decisions give"):
+        rows(written(tmp_path, forged))
+
+
+def test_what_a_trace_says_of_its_seat_takes_no_column_of_the_boards(tmp_path):
+    (row,) = rows(written(tmp_path, copy(traces__0__info__fintrading_seat={"score": 2.0, "agent": "other"})))
+    assert row["score"] < 1
+    assert row["agent"] == "verifiers:openai/gpt-4o-mini"
+
+
+def test_a_reply_may_hold_any_line_separator(tmp_path):
+    file = tmp_path / "traces.jsonl"
+    file.write_bytes(json.dumps(copy(note="a\u2028b\u2029c\u0085d"), ensure_ascii=False).encode() + b"\n\n")
+    assert len(rows(file)) == 1
+
+
+def test_an_episode_that_ended_before_its_seat_was_taken_is_a_failed_row(tmp_path):
+    error = {"type": "TimeoutError", "message": "the episode took too long"}
+    lost = copy(ok=False, traces=[], errors=[error], task=REAL["traces"][0]["task"])
+    for order in ([REAL, lost], [lost, REAL]):
+        made = rows(written(tmp_path, *order))
+        assert {row["agent"] for row in made} == {"verifiers:openai/gpt-4o-mini"}
+        assert [row["failure"] for row in made if row["failure"]] == ["TimeoutError: the episode took too long"]
+
+
+def test_what_broke_an_episode_off_comes_first(tmp_path):
+    told = {"failure": "day 2: SeatEnded: the seat's run ended: max_turns"}
+    (row,) = rows(written(tmp_path, copy(ok=False, traces__0__info={"fintrading": told})))
+    assert row["failure"] == told["failure"]
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ("", "--help"),
+        ("--help", "fintrading-eval --help --no-push"),
+        ("-m a/b --no-serve -n 1", "fintrading-eval -m a/b -n 1 --no-push"),
+        ("-m a/b --run-name smoke", "fintrading-eval -m a/b --run.name smoke --no-push"),
+        ("-m a/b --run-name=smoke", "fintrading-eval -m a/b --run.name=smoke --no-push"),
+        ("fintrading_eval -m a/b --no-push", "fintrading_eval -m a/b --no-push"),
+        ("-m a/b --env.taskset.id fintrading-eval --push", "-m a/b --env.taskset.id fintrading-eval --push"),
+        ("--env.taskset.identity real --push", "fintrading-eval --env.taskset.identity real --push"),
+        ("@ run.toml", "@ run.toml --no-push"),
+    ],
+)
+def test_the_arguments_of_vf_eval_are_made_of_both_spellings(given, made):
+    assert command.arguments(given.split()) == made.split()
+
+
+@pytest.mark.skipif(find_spec("verifiers") is not None, reason="verifiers is installed here")
+def test_a_missing_extra_is_told_with_the_line_that_installs_it(capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 2
+    assert "pip install 'fintrading-gym[verifiers]'" in capsys.readouterr().err
