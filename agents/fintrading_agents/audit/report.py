@@ -43,6 +43,8 @@ class Plan:
         lookup("identity", self.identity, {name: None for name in IDENTITIES if name != "real"})
         if self.cutoff is not None and iso_date(self.cutoff) is None:
             raise ValueError(f"cutoff={self.cutoff!r} is not a date of the form YYYY-MM-DD")
+        if not self.cells:
+            raise ValueError("cells names nothing; give one or more")
         for name in ("views", "recalls", "points", "samples", "stretches", "steps", "seeds"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)!r} is not a whole number >= 1")

@@ -2,9 +2,10 @@
 
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import chain
 from pathlib import Path
 
 from fintrading_agents.neutering.tokens import any_case
@@ -66,8 +67,8 @@ def entities(more: tuple[Company, ...]) -> tuple[Entity, ...]:
     """Everybody of the table and of `more`; who shares a ticker with a company of the table belongs to it."""
     known = list(table().companies)
     for company in more:
-        if not (company.tickers or company.names):
-            raise ValueError(f"{company} has neither a ticker nor a name")
+        if not (company.tickers or company.names) or not all(map(key, chain.from_iterable(_fields(company)))):
+            raise ValueError(f"{company} needs a ticker or a name, and each of its aliases a letter or digit")
         at = next((k for k, other in enumerate(known) if set(other.tickers) & set(company.tickers)), None)
         if at is None:
             known.append(company)
@@ -79,10 +80,18 @@ def entities(more: tuple[Company, ...]) -> tuple[Entity, ...]:
     for company in known:
         found.append(Entity("Company", company.names + company.tickers, company.tickers))
         found += [Entity("Product", (product,)) for product in company.products]
-        full_names = [name for name in company.people if " " in name]
-        surnames = [name for name in company.people if " " not in name]
-        found += [Entity("Person", (name, *(s for s in surnames if name.endswith(f" {s}")))) for name in full_names]
+        found += _people(company.people)
     return tuple(found)
+
+
+def _people(names: Sequence[str]) -> list[Entity]:
+    """A person each; a surname belongs to the first full name that ends with it."""
+    people: dict[str, tuple[str, ...]] = {name: (name,) for name in names if " " in name}
+    for name in names:
+        if " " not in name:
+            whose = next((full for full in people if full.endswith(f" {name}")), name)
+            people[whose] = (*people.get(whose, ()), name)
+    return [Entity("Person", aliases) for aliases in people.values()]
 
 
 def _fields(company: Company) -> tuple[tuple[str, ...], ...]:
@@ -121,7 +130,7 @@ def alternation(more: tuple[Company, ...]) -> tuple[str, str]:
     marked = []
     for entity in entities(more):
         for alias in entity.aliases:
-            if alias in entity.tickers and (len(alias) == 1 or alias in table().prefixed):
+            if len(alias) == 1 or (alias in entity.tickers and alias in table().prefixed):
                 marked.append(re.escape(alias))
                 continue
             # Behind the first two, or behind the first where the second may be left out ("J.P. Morgan", "F-150").

@@ -102,10 +102,13 @@ class EntityMap:
         """What `restore` met that is written like a token and means nothing, and how often."""
         self._scale = scale if identity in SCALED else 1.0
         more = tuple(sorted(set(companies), key=repr))
-        if key(symbol) not in owners(more):
-            more += (Company(tickers=(symbol,)),)
         self._owners = owners(more)
-        self._entities: dict[Entity | str, str] = dict(_drawn(more, self._owners[key(symbol)], seed))
+        primary = next((entity for entity in entities(more) if symbol in entity.tickers), None)
+        if primary is None:  # a ticker of one's own, which means the company even where somebody's name is written so
+            more += (Company(tickers=(symbol,)),)
+            primary = entities(more)[-1]
+            self._owners = self._owners | {key(symbol): primary}
+        self._entities: dict[Entity | str, str] = dict(_drawn(more, primary, seed))
         """An entity, or what a date names: its token."""
         self._names = {
             token: entity.aliases[0] for entity, token in self._entities.items() if isinstance(entity, Entity)
@@ -122,8 +125,9 @@ class EntityMap:
         self._restoring = re.compile(token if self._scale == 1 else f"{token}|{MONEY}")
 
     def _number_days(self, days: Sequence[str], today: str | None) -> None:
+        now = None if today is None else days.index(today)
         for k, day in enumerate(days):
-            token = tokens.numbered("Date", k + 1) if today is None else tokens.relative_day(k - days.index(today))
+            token = tokens.numbered("Date", k + 1) if now is None else tokens.relative_day(k - now)
             self._entities[day] = token
             self._names[token] = day
         self._next_date = OUTSIDE if days and today is None else 1
@@ -214,7 +218,8 @@ class EntityMap:
         token = tokens.read(match)
         if token is None or token in self._names:
             return self._names[token] if token else match.group()
-        self.unknown[match.group()] += 1
+        with self._lock:
+            self.unknown[match.group()] += 1
         return match.group()
 
     def _true_price(self, number: str) -> str:
