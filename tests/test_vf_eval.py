@@ -43,7 +43,7 @@ def programs(request):
     wanted = "\n".join([f"verifiers=={request.param}", "hatchling", *needs])
     with (home / "lock").open("w") as lock:  # of another checkout's tests, which would put itself into it
         fcntl.flock(lock, fcntl.LOCK_EX)
-        pip = [home / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [home / "bin/python", "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
         ready = home / "ready"
         if not ready.exists() or ready.read_text() != wanted:
             venv.create(home, with_pip=True)
