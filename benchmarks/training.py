@@ -269,14 +269,17 @@ def verdicts(table: list[Row], peer: Row) -> list[Row]:
     ]
 
 
-def show(table: list[Row], peer: Row, targets: list[Row]) -> None:
+def show_costs(table: list[Row]) -> None:
     print(f"\nPPO, seconds for {STEPS:,} steps   over the costless learner that is still / that ends episodes")
     for row in table:
         over = "   ".join(
             f"{row[f'over_{bound}']:.3f} ({row[f'over_{bound}_range'][0]:.3f} .. {row[f'over_{bound}_range'][1]:.3f})"
             for bound in ("still", "ending")
         )
-        print(f"N = {row['num_envs']:3} {row['name']:20} {row['seconds']:6.2f} s   {over}")
+        print(f"N = {row['num_envs']:3} {row['name']:20} {row['seconds']:6.2f} s   {over}", flush=True)
+
+
+def show_comparison(peer: Row, targets: list[Row]) -> None:
     low, high = peer["interval"]
     print(
         f"\nours {peer['seconds'][0]:.1f} s, gym-anytrading {peer['seconds'][1]:.1f} s:"
@@ -328,9 +331,10 @@ def main() -> int:
     with ProcessPoolExecutor(chosen.workers, get_context("spawn")) as pool:
         pairs = pool.map(both, range(chosen.seeds))  # beside the costs, whose contestants it slows all alike
         table = costs(chosen.rounds, chosen.updates)
+        show_costs(table)
         peer = comparison(*zip(*pairs, strict=True))
     targets = verdicts(table, peer)
-    show(table, peer, targets)
+    show_comparison(peer, targets)
     found = {"machine": machine(), "costs": table, "gym-anytrading": peer, "targets": targets}
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     chosen.out.write_text(json.dumps(found, indent=1) + "\n")
