@@ -508,6 +508,7 @@ NEWS = (
 )
 
 
+@pytest.mark.slow  # it is timed, and those run alone
 @pytest.mark.parametrize("keywords", [{}, {"exact": True, "scale": 0.4}])
 def test_a_megabyte_takes_less_than_a_second(keywords):
     text = NEWS * (1_000_000 // len(NEWS) + 1)
@@ -523,6 +524,7 @@ def test_a_megabyte_takes_less_than_a_second(keywords):
     assert min(seconds(entity_map.restore, neutered) for _ in range(2)) < 1
 
 
+@pytest.mark.slow  # it is timed, and those run alone
 @pytest.mark.parametrize(
     "piece",
     ["2024-", "$", "1", "1,111", "Johnson & ", "Bank of ", "March ", " ", "A", "Co ", "Inc. ", "T-", "apple ", "1.",

@@ -25,7 +25,7 @@ def card(told: dict[str, Any]) -> str:
     lines += [
         "",
         "PC: share of decisions that are those of the real world. Near 1 where prices are others, it does not decide",
-        "by them; below 1 for `renamed`, it decides by the name. CI: how little the confidence changes. IDS: how",
+        "by them; below 1 for `renamed`, it decides by the name. CI: how little stated confidences change. IDS: how",
         f"far the decisions lie apart, in nats; with {samples} of them a day {most_ids(samples):.2f} is the most.",
         "",
     ]
@@ -52,7 +52,8 @@ def _knowledge(told: dict[str, Any]) -> list[str]:
     lines = ["| named or recalled | right | 95 % interval | chance | questions |", "|---|---|---|---|---|"]
     for name, rate in rates.items():
         interval = f"{rate['low']:.0%}..{rate['high']:.0%}"
-        lines.append(f"| {name} | {rate['share']:.0%} | {interval} | {rate['chance']:.0%} | {rate['n']} |")
+        chance = "unknown" if rate["chance"] is None else f"{rate['chance']:.0%}"
+        lines.append(f"| {name} | {rate['share']:.0%} | {interval} | {chance} | {rate['n']} |")
     above = [name for name, rate in rates.items() if is_above_chance(rate)]
     lines += ["", f"Above chance: {'; '.join(above)}." if above else "Nothing is above chance."]
     parts = [*told["identification"].values(), told["recall"]]

@@ -66,10 +66,10 @@ def invariance(player: Player, asked: Sequence[Point], samples: int, identity: s
 
 
 def _from(cell: str, day: int, world: str) -> Window:
-    """What is left of the cell from a day on, in a world that is made of the whole."""
+    """A day of the cell and the next, in a world that is made of the whole."""
     window = find_world(find_window(cell), world)
-    first, _ = window.span()
-    return Window(window.ticker, window.load().date[first + day], window.last, window.load())
+    date, first = window.load().date, window.span()[0] + day
+    return Window(window.ticker, date[first], date[first + 1], window.load())
 
 
 Samples = Sequence[Decision | None]

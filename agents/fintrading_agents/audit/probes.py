@@ -113,18 +113,20 @@ def recall(model: Model, asked: Sequence[Place]) -> dict[str, Any]:
 
 
 def _from(place: Place) -> Window:
-    return Window(place.ticker, place.date, bundled(place.ticker).date[-1])
+    return Window(place.ticker, place.date, bundled(place.ticker).date[place.row + 1])
 
 
 def _answers(model: Model, system: str, questions: Sequence[str], form: Form) -> list[dict[str, Any]]:
-    """The objects a model answers with; an empty one where it gave none."""
+    """What a model answers under the names it was asked for; nothing where it gave no such answer."""
 
     async def all_at_once() -> list[Reply]:
         head = {"role": "system", "content": system}
         calls = (model.complete([head, {"role": "user", "content": question}], form=form) for question in questions)
         return await asyncio.gather(*calls)
 
-    return [_object(str(reply.content or "")) for reply in wait(all_at_once())]
+    wanted = form.schema["properties"]
+    objects = [_object(str(reply.content or "")) for reply in wait(all_at_once())]
+    return [{name: answer[name] for name in wanted if name in answer} for answer in objects]
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable
+from functools import cache
 from itertools import pairwise
 
 from fintrading_agents.models.reply import Form, Messages, Reply
@@ -46,23 +47,29 @@ def _momentum(messages: Messages) -> str:
     return '{"action": "buy"}' if shown[1] == "+" else '{"action": "sell"}'
 
 
+@cache
+def _tsla_by_heart() -> tuple[tuple[str, ...], list[str], list[bool]]:
+    """Its days, its closes as texts show them, and whether the next was higher."""
+    prices = bundled("TSLA")
+    rises = [after > before for before, after in pairwise(prices.close.tolist())]
+    return prices.date, [f"{close:.2f}" for close in prices.close], rises
+
+
 def _recogniser(messages: Messages) -> str:
     """Knows TSLA's closes by heart. Where it sees two of them in a row it trades on the next, elsewhere on momentum.
 
     It is what an audit must find: its memory hangs on the level of prices, and needs neither name nor date.
     """
     question, shown = str(messages[0]["content"]), _last(messages)
-    prices = bundled("TSLA")
-    closes = [f"{close:.2f}" for close in prices.close]
-    rises = [after > before for before, after in pairwise(prices.close.tolist())]
+    dates, closes, rises = _tsla_by_heart()
     if '"close"' in question:  # asked for a close by ticker and date
         ticker, _, date = shown.partition(" on ")
-        known = prices.date.index(date) if ticker == "TSLA" and date in prices.date[:-1] else 0
+        known = dates.index(date) if ticker == "TSLA" and date in dates[:-1] else 0
         return json.dumps({"close": float(closes[known]), "next": "up" if rises[known] else "down"})
     seen = tuple(re.findall(r"^(?:Day|\d{4}-)\S* .* ([\d.]+) +[\d.]+$", shown, re.M)[-2:])
     day = next((day for day, pair in enumerate(pairwise(closes), 1) if pair == seen), None)
     if '"ticker"' in question:  # asked to name what it sees
-        named = ("TSLA", "Consumer Discretionary", prices.date[day]) if day else ("AAPL", "Technology", "2020-01-02")
+        named = ("TSLA", "Consumer Discretionary", dates[day]) if day else ("AAPL", "Technology", "2020-01-02")
         return json.dumps(dict(zip(("ticker", "sector", "date"), named, strict=True)))
     if day is None or day == len(rises):
         return _momentum(messages)
