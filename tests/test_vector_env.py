@@ -64,8 +64,11 @@ GAMES = {
     "world": st.sampled_from(["real", "reversed", "shuffled:2"]),
 }
 # Seven days: episodes of many lengths run into its end, and its moves exceed what the view shows unclipped.
-WILD = window_of(np.exp([0.0, 1.0, -1.5, 0.0, 3.0, -2.0, 1.0]), np.exp([0.0, 0.7, -2.0, 1.0, 1.0, -1.0, -1.0]))
-cells = st.lists(st.sampled_from([*CELLS, WILD]), min_size=1, max_size=3)
+WILD, WILD_FROM_DAY_2 = (
+    window_of(np.exp([0.0, 1.0, -1.5, 0.0, 3.0, -2.0, 1.0]), np.exp([0.0, 0.7, -2.0, 1.0, 1.0, -1.0, -1.0]), skip)
+    for skip in (0, 1)
+)
+cells = st.lists(st.sampled_from([*CELLS, WILD, WILD_FROM_DAY_2]), min_size=1, max_size=3)
 decisions = st.sampled_from([SELL, HOLD, BUY, None])
 
 
@@ -121,6 +124,14 @@ def test_a_masked_reset_in_the_middle_begins_those_episodes_alone(mode):
             chosen = mask | over
             ours = batch.reset(seed=seed, options={"reset_mask": chosen})
             assert plain(ours) == plain(loop.reset(seed=seed, options={"reset_mask": chosen}))
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+def test_an_episode_may_end_in_the_step_after_another_has_ended(mode):
+    batch, loop = (make(3, [WILD, WILD_FROM_DAY_2, WILD], mode) for make in (FinMemTradingVectorEnv, singles))
+    batch.reset(seed=0), loop.reset(seed=0)
+    for _ in range(40):
+        assert plain(batch.step([BUY] * 3)) == plain(loop.step([BUY] * 3))
 
 
 def test_random_starts_follow_the_stream_of_the_single_environment_beyond_one_block_of_draws():
