@@ -4,9 +4,10 @@
     python benchmarks/training.py
 
 First the same PPO (the hyperparameters of `fintrading_agents.rl`, 8192 steps an update) learns on our native
-`VecEnv`, on the same episodes through Stable-Baselines3's `DummyVecEnv`, and on two that cost nothing: `still`
-returns prepared arrays and never ends an episode; `ending` ends them as ours do, so that the learner has the
-same terminal observations to bootstrap from. They take turns, an update each; ratios are taken inside a round.
+`VecEnv`, bootstrapping from all ends at once as `fintrading train` does; on the same episodes through
+Stable-Baselines3's `DummyVecEnv`; and on two environments that cost nothing: `still` returns prepared arrays and
+never ends an episode, `ending` ends them as ours do, and the learner bootstraps in its own way. They take turns,
+an update each; ratios are taken inside a round.
 
 Then both train for 200,000 steps on TSLA's days before a validation span and play that span greedily, once a
 seed: ours as `fintrading train ppo` does, and gym-anytrading as Stable-Baselines3 has it, every hyperparameter
@@ -44,7 +45,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from fintrading_agents.rl import HYPERPARAMETERS, TORCH_NAMES, train
-from fintrading_agents.sb3 import FinMemTradingVecEnv, make_vec_env
+from fintrading_agents.sb3 import FinMemTradingVecEnv, bootstrapping, make_vec_env
 from fintrading_agents.spans import training_days
 from fintrading_gym import ENV_ID
 from fintrading_gym.errors import MissingExtra
@@ -114,7 +115,10 @@ def learner(envs: VecEnv) -> PPO:
     settings = PPO_TABLE["learner"] | {"n_steps": UPDATE // envs.num_envs}
     activation = getattr(torch.nn, TORCH_NAMES[PPO_TABLE["activation"]])
     network = {"net_arch": PPO_TABLE["net_arch"], "activation_fn": activation}
-    return PPO("MlpPolicy", envs, policy_kwargs=network, seed=0, device="cpu", **settings)
+    made = PPO("MlpPolicy", envs, policy_kwargs=network, seed=0, device="cpu", **settings)
+    if isinstance(envs, FinMemTradingVecEnv) and not isinstance(envs, Costless):
+        bootstrapping(made)
+    return made
 
 
 def costs(rounds: int, updates: int) -> list[Row]:

@@ -122,7 +122,7 @@ def train(
         import torch
     except ImportError as fault:
         raise MissingExtra(f"Training {algorithm}", "rl") from fault
-    from fintrading_agents.sb3 import make_vec_env
+    from fintrading_agents.sb3 import bootstrapping, make_vec_env
 
     chosen, days = recipe["hyperparameters"], training_days(task.window, tickers)
     envs = make_vec_env(chosen["envs"], cell=days, start="random", timesteps=chosen["timesteps"], **recipe["game"])
@@ -140,6 +140,7 @@ def train(
             device="cpu",
             **chosen["learner"],
         )
+        bootstrapping(learner)
         learner.learn(chosen["steps"], callback=_reporting(report) if report else None, tb_log_name=algorithm)
     return Policy(recipe, _layers(learner), {name: version(name) for name in LIBRARIES})
 
