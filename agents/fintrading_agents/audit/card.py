@@ -25,7 +25,7 @@ def card(told: dict[str, Any]) -> str:
     lines += [
         "",
         "PC: share of decisions that are those of the real world. Near 1 where prices are others, it does not decide",
-        "by them; below 1 for `renamed`, it decides by the name. CI: how little stated confidences change. IDS: how",
+        "by them; below 1 for `renamed`, it decides by the name. CI: how little the confidence changes. IDS: how",
         f"far the decisions lie apart, in nats; with {samples} of them a day {most_ids(samples):.2f} is the most.",
         "",
     ]
