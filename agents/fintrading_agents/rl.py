@@ -45,6 +45,8 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
             "ent_coef": 0.0,
         },
     },
+    # 78 updates in all: of a market whose moves are known a day ahead it earns half. With 64 environments and a rate of
+    # 3e-3 it earned all, but that is not among the candidates that were compared.
     "a2c": {
         "steps": 100_000,
         "envs": 256,
