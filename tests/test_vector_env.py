@@ -15,7 +15,7 @@ from conftest import window_of
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import vector as wrappers
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import fintrading_gym
@@ -91,6 +91,7 @@ def test_every_keyword_of_the_single_environment_is_compared_below():
     seed=st.integers(0, 10**6),
 )
 def test_every_environment_plays_what_a_single_one_plays(compiled, data, game, cells, mode, seed):
+    assume(not (game["world"].startswith("shuffled") and WILD_FROM_DAY_2 in cells))  # too short to be shuffled
     num_envs = data.draw(st.integers(len(cells), 5))
     batch = FinMemTradingVectorEnv(num_envs, cells, mode, compiled=compiled, **game)
     loop = singles(num_envs, cells, mode, **game)
