@@ -95,7 +95,11 @@ def test_an_episode_is_the_llm_seats_byte_for_byte(programs, tmp_path):
         seat = find_player("llm:openai/stub")
         options = {"base_url": stub.url, "cache": "off", "context": "window:2", "max_nudges": 1}
         player = Player(seat.name, seat.factory, seat.argument, options)
-        tasks = [Task(cell, persona, timesteps=9, hold="flat") for cell in EVALUATION for persona in PERSONAS]
+        tasks = [
+            Task(cell, persona, timesteps=9, hold="flat", identity="real")
+            for cell in EVALUATION
+            for persona in PERSONAS
+        ]
         with player.opened() as opened:
             played = [opened.play(task) for task in tasks]
 
@@ -171,7 +175,7 @@ BAD = {
     "personas bold": "No persona 'bold'",
     "hold kep": "No hold rule 'kep'; there are ['keep', 'flat']. Did you mean 'keep'?",
     "context window": "context='window' is none of last",
-    "identity hidden": "Input should be 'real'",
+    "identity maskd": "Did you mean 'masked'",
     "max_nudges -1": "Input should be greater than or equal to 0",
 }
 TOO_LONG = {"timesteps 127": "timesteps=127: tsla_main has only 126 decisions"}
