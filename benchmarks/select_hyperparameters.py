@@ -56,11 +56,11 @@ START: dict[str, Hyperparameters] = {
     },
     "a2c": {
         "steps": 100_000,
-        "envs": 64,
+        "envs": 256,
         "timesteps": 50,
         "net_arch": [64, 64],
         "activation": "tanh",
-        "learner": {"n_steps": 5, "learning_rate": 3e-3, "gamma": 0.99, "ent_coef": 0.0},
+        "learner": {"n_steps": 5, "learning_rate": 7e-4, "gamma": 0.99, "ent_coef": 0.0},
     },
     "dqn": {
         "steps": 100_000,
@@ -96,7 +96,7 @@ CHANGES: dict[str, list[Hyperparameters]] = {
     "a2c": [
         {},
         {"steps": 200_000},
-        {"learning_rate": 1e-3},
+        {"learning_rate": 3e-3},
         {"gamma": 0.9},
         {"gamma": 0.0},
         {"ent_coef": 0.01},

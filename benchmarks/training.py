@@ -4,9 +4,10 @@
     python benchmarks/training.py
 
 First the same PPO (the hyperparameters of `fintrading_agents.rl`, 8192 steps an update) learns on our native
-`VecEnv`, on the same episodes through Stable-Baselines3's `DummyVecEnv`, and on two that cost nothing: `still`
-returns prepared arrays and never ends an episode; `ending` ends them as ours do, so that the learner has the
-same terminal observations to bootstrap from. They take turns, an update each; ratios are taken inside a round.
+`VecEnv`, bootstrapping from all ends at once as `fintrading train` does; on the same episodes through
+Stable-Baselines3's `DummyVecEnv`; and on two environments that cost nothing: `still` returns prepared arrays and
+never ends an episode, `ending` ends them as ours do, and the learner bootstraps in its own way. They take turns,
+an update each; ratios are taken inside a round.
 
 Then both train for 200,000 steps on TSLA's days before a validation span and play that span greedily, once a
 seed: ours as `fintrading train ppo` does, and gym-anytrading as Stable-Baselines3 has it, every hyperparameter
@@ -22,7 +23,7 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from importlib import metadata
@@ -44,7 +45,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from fintrading_agents.rl import HYPERPARAMETERS, TORCH_NAMES, train
-from fintrading_agents.sb3 import FinMemTradingVecEnv, make_vec_env
+from fintrading_agents.sb3 import FinMemTradingVecEnv, bootstrapping, make_vec_env
 from fintrading_agents.spans import training_days
 from fintrading_gym import ENV_ID
 from fintrading_gym.errors import MissingExtra
@@ -52,6 +53,7 @@ from fintrading_gym.metrics import BUY, SELL, earned, fintrading_score
 from fintrading_gym.rollout import Task, rollout
 from fintrading_gym.windows import Window
 
+README = Path(__file__).parent.parent / "README.md"
 RESULTS = Path(__file__).parent / "results" / "training.json"
 TASK = Task(Window("TSLA", *VALIDATION), timesteps=None)
 STEPS, UPDATE = 200_000, 8192  # of a training, of one update of PPO
@@ -113,7 +115,10 @@ def learner(envs: VecEnv) -> PPO:
     settings = PPO_TABLE["learner"] | {"n_steps": UPDATE // envs.num_envs}
     activation = getattr(torch.nn, TORCH_NAMES[PPO_TABLE["activation"]])
     network = {"net_arch": PPO_TABLE["net_arch"], "activation_fn": activation}
-    return PPO("MlpPolicy", envs, policy_kwargs=network, seed=0, device="cpu", **settings)
+    made = PPO("MlpPolicy", envs, policy_kwargs=network, seed=0, device="cpu", **settings)
+    if isinstance(envs, FinMemTradingVecEnv) and not isinstance(envs, Costless):
+        bootstrapping(made)
+    return made
 
 
 def costs(rounds: int, updates: int) -> list[Row]:
@@ -198,10 +203,8 @@ def both(seed: int) -> tuple[tuple[float, float], tuple[float, float]]:
     return ours, theirs
 
 
-def comparison(seeds: int, workers: int) -> Row:
-    """Both learners, seed by seed: how many times faster ours is, and what is between the scores."""
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        ours, theirs = zip(*pool.map(both, range(seeds)), strict=True)
+def comparison(ours: Sequence[tuple[float, float]], theirs: Sequence[tuple[float, float]]) -> Row:
+    """How many times faster ours is, seed by seed, and what is between the scores; of seconds and scores of both."""
     ratios = [slow / fast for (fast, _), (slow, _) in zip(ours, theirs, strict=True)]
     scores = [[score for _, score in side] for side in (ours, theirs)]
     return {
@@ -270,14 +273,17 @@ def verdicts(table: list[Row], peer: Row) -> list[Row]:
     ]
 
 
-def show(table: list[Row], peer: Row, targets: list[Row]) -> None:
+def show_costs(table: list[Row]) -> None:
     print(f"\nPPO, seconds for {STEPS:,} steps   over the costless learner that is still / that ends episodes")
     for row in table:
         over = "   ".join(
             f"{row[f'over_{bound}']:.3f} ({row[f'over_{bound}_range'][0]:.3f} .. {row[f'over_{bound}_range'][1]:.3f})"
             for bound in ("still", "ending")
         )
-        print(f"N = {row['num_envs']:3} {row['name']:20} {row['seconds']:6.2f} s   {over}")
+        print(f"N = {row['num_envs']:3} {row['name']:20} {row['seconds']:6.2f} s   {over}", flush=True)
+
+
+def show_comparison(peer: Row, targets: list[Row]) -> None:
     low, high = peer["interval"]
     print(
         f"\nours {peer['seconds'][0]:.1f} s, gym-anytrading {peer['seconds'][1]:.1f} s:"
@@ -290,25 +296,56 @@ def show(table: list[Row], peer: Row, targets: list[Row]) -> None:
         print(f"{row['what']:70} {bound:14} {row['measured']:8.3f} {'reached' if row['reached'] else 'missed'}")
 
 
+def readme(found: Row) -> str:
+    """The README's tables, from what `results/training.json` holds."""
+    peer = found["gym-anytrading"]
+    (fast, slow), (low, high) = peer["seconds"], peer["interval"]
+    ours, theirs = (mean(scores) for scores in peer["scores"])
+    lines = [
+        f"| PPO, {STEPS:,} steps, on | N | seconds | over the same on `still` | on `ending` |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {row['name']} | {row['num_envs']} | {row['seconds']:.1f}"
+            f" | {row['over_still'] - 1:+.0%} | {row['over_ending'] - 1:+.0%} |"
+            for row in found["costs"]
+        ),
+        "",
+        f"| PPO, {STEPS:,} steps, {len(peer['scores'][0])} seeds | seconds | score on {peer['validation']} |",
+        "|---|---|---|",
+        f"| ours | {fast:.1f} | {ours:.3f} |",
+        f"| gym-anytrading, Stable-Baselines3's defaults | {slow:.1f} | {theirs:.3f} |",
+        f"| | {peer['faster']:.1f} times | {peer['difference']:+.3f} ({low:+.3f} .. {high:+.3f}) |",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--rounds", type=int, default=5, help="measurements of each environment")
-    options.add_argument("--updates", type=int, default=12, help="updates of PPO in one of them")
+    options.add_argument("--updates", type=int, default=6, help="updates of PPO in one of them")
     options.add_argument("--seeds", type=int, default=5, help="trainings on each side of the comparison")
-    options.add_argument("--workers", type=int, default=2, help="processes of the comparison, a core each")
+    options.add_argument("--workers", type=int, default=1, help="processes of the comparison, beside that of the costs")
     options.add_argument("--out", type=Path, default=RESULTS, help="where the numbers go, as JSON")
+    options.add_argument("--readme", action="store_true", help="write the README's table as well")
     chosen = options.parse_args()
     if not find_spec("gym_anytrading"):
         print(MissingExtra("The comparison with gym-anytrading", "rl,bench"), file=sys.stderr)
         return 2
     torch.set_num_threads(1)
-    table = costs(chosen.rounds, chosen.updates)
-    peer = comparison(chosen.seeds, chosen.workers)
+    with ProcessPoolExecutor(chosen.workers, get_context("spawn")) as pool:
+        pairs = pool.map(both, range(chosen.seeds))  # beside the costs, whose contestants it slows all alike
+        table = costs(chosen.rounds, chosen.updates)
+        show_costs(table)
+        peer = comparison(*zip(*pairs, strict=True))
     targets = verdicts(table, peer)
-    show(table, peer, targets)
+    show_comparison(peer, targets)
     found = {"machine": machine(), "costs": table, "gym-anytrading": peer, "targets": targets}
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     chosen.out.write_text(json.dumps(found, indent=1) + "\n")
+    if chosen.readme:
+        text = README.read_text()
+        begin, end = (text.index(f"<!-- training: {mark} -->") for mark in ("begin", "end"))
+        README.write_text(text[: text.index("\n", begin) + 1] + readme(found) + text[end:])
     return 0
 
 

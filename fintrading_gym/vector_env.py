@@ -105,11 +105,12 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         self._draws = np.zeros((num_envs, DRAWS if games[0].start == "random" else 0))
         self._drawn = np.full(num_envs, DRAWS)  # how many of the draws are used up
 
-        nowhere = np.zeros((2, num_envs), np.int32)
-        self._at = Episodes(market(games), player_states(games[0].hold), nowhere, np.zeros(num_envs))
-        self._end = nowhere[0]  # row of the market that ends the episode
+        place = np.zeros((2, num_envs), np.int32)
+        self._at = Episodes(market(games), player_states(games[0].hold), place, np.zeros(num_envs))
+        self._end = place[0]  # row of the market that ends the episode
         self._left = 0  # steps until the next episodes end
         self._over = np.arange(num_envs)  # environments whose episode is over, or has not begun
+        self._nowhere = np.zeros(num_envs, np.bool_)
         self._begun = False
         self._log = np.zeros((int(self._lengths.max()), num_envs), np.uint8)  # codes of the last steps, a ring
         self._steps = 0
@@ -158,7 +159,7 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
             raise
         self._steps += 1
         self._left -= 1
-        truncated = np.zeros(self.num_envs, np.bool_) if self._left else self._at.row == self._end
+        truncated = self._nowhere.copy() if self._left else self._at.row == self._end
         self._over = NOBODY if self._left else truncated.nonzero()[0]
         if resetting.size:
             rewards[resetting] = 0.0
@@ -171,7 +172,7 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         else:
             infos = _infos(self._at, (AT_THE_END, self._ended()))
             self._look_ahead()
-        return observations, rewards, np.zeros(self.num_envs, np.bool_), truncated, infos
+        return observations, rewards, self._nowhere.copy(), truncated, infos
 
     def _restart(self, observations: NDArray[np.float32]) -> Infos:
         """Begin the episodes that are over, also in `observations`; the infos of both their end and beginning."""
@@ -210,13 +211,16 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
     def _read(self, actions: Any, ignored: Ints) -> tuple[Ints, Flags | None]:
         """The codes of the actions, not yet checked, and where they stand for no decision (None: nowhere)."""
         given = np.asarray(actions)
-        if given.shape != (self.num_envs,):
+        if given.shape != self._nowhere.shape:
             raise ValueError(f"actions of shape {given.shape} are not one for each of {self.num_envs} environments")
-        if given.dtype.kind not in "iu":
+        # the kernel reads no other: numba counts what is read-only or not aligned as another type
+        if given.dtype == INT and given.flags.carray:
+            codes = given
+        elif given.dtype.kind in "iu":
+            codes = given.astype(INT, "C")
+        else:
             codes = self._read_each(given, ignored)
             return codes, codes == NO_DECISION
-        # what the kernel can read: contiguous, aligned, and not read-only, which numba counts as another type
-        codes = given if given.dtype == INT and given.flags.carray else given.astype(np.intp, "C")
         return (_with(codes, ignored, np.full(ignored.size, HOLD)) if ignored.size else codes), None
 
     def _read_each(self, actions: Any, ignored: Ints) -> Ints:
@@ -286,9 +290,9 @@ def _batched(keywords: dict[str, Any]) -> dict[str, Any]:
 
 
 def _infos(at: Episodes, *more: tuple[Makers, object]) -> Infos:
-    if at.undecided is None or not at.undecided.any():
-        return Infos(at, *more)
-    return Infos(at, (UNDECIDED, at.undecided), *more)
+    if at.undecided is not None and at.undecided.any():
+        more = (UNDECIDED, at.undecided), *more
+    return Infos(at, *more)
 
 
 def _with(array: NDArray[Any], which: Ints, values: NDArray[Any]) -> NDArray[Any]:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import settings
 
-from fintrading_gym.windows import Window, read_prices
+from fintrading_gym.windows import DATA, Window, read_prices
 
 settings.register_profile("default", deadline=None, max_examples=50)
 settings.load_profile("default")
@@ -35,6 +35,17 @@ def window_of(closes, opens=None, skip=0):
     """The whole of such a table as a window, or all but its first `skip` days."""
     prices = read_prices(table_of(closes, opens))
     return Window("TEST", prices.date[skip], prices.date[-1], prices)
+
+
+def two_futures(folder):
+    """The cell `tsla_main` from two tables that are the same until the day before it, and differ from then on."""
+    table = pd.read_csv(DATA / "TSLA.csv")
+    table.to_csv(folder / "a.csv", index=False)
+    later = table.index[table.date >= "2022-10-06"]
+    prices = ["open", "high", "low", "close", "adj_close"]
+    table.loc[later, prices] *= np.linspace(0.5, 3, len(later))[:, None]
+    table.to_csv(folder / "b.csv", index=False)
+    return [f"{folder / name}:2022-10-06:2023-04-10" for name in ("a.csv", "b.csv")]
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import re
 from pathlib import Path
 
@@ -24,6 +25,21 @@ def test_the_snippet_about_models_prints_what_the_page_says():
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "models.md", "exec"), {})
     assert printed.getvalue() == said
+
+
+def test_the_snippet_about_the_guard_hides_names_and_brings_them_back(capsys):
+    page = (Path(__file__).resolve().parent.parent / "docs/guard.md").read_text()
+    exec(compile(re.search(r"^```python\n(.*?)^```", page, re.S | re.M)[1], "guard.md", "exec"), {})
+    hidden, restored = capsys.readouterr().out.splitlines()
+    assert hidden.startswith("Company-001 (NASDAQ: Company-001) fell to $92.13 on Date-0001, said Person-")
+    assert restored == "Sell **Tesla, Inc.**, target $205.81."
+
+
+def test_the_page_about_the_guard_has_the_figures_of_its_benchmark():
+    root = Path(__file__).resolve().parent.parent
+    page = (root / "docs/guard.md").read_text()
+    figures = json.loads((root / "benchmarks/results/identify.json").read_text())
+    assert [name for name, share in figures.items() if f"| {name} | {share * 100:.1f} % |" not in page] == []
 
 
 @pytest.mark.parametrize("table", [KINDS, MODES, {"auto": 0, **STRUCTURED}])

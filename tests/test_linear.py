@@ -1,9 +1,8 @@
 """The linear baseline against another solver, and what it may not know."""
 
 import numpy as np
-import pandas as pd
 import pytest
-from conftest import table_of
+from conftest import table_of, two_futures
 
 from fintrading_agents.linear import PENALTY, fit
 from fintrading_agents.spans import training_days
@@ -11,7 +10,7 @@ from fintrading_gym.env import market_returns
 from fintrading_gym.errors import DataError
 from fintrading_gym.observations import OWN, market_rows
 from fintrading_gym.rollout import Task, find_player
-from fintrading_gym.windows import CELLS, DATA, Window, read_prices
+from fintrading_gym.windows import CELLS, Window, read_prices
 
 
 def alternating(days, skip):
@@ -62,13 +61,7 @@ def test_it_learns_what_a_line_can():
 
 
 def test_prices_from_the_windows_first_day_on_have_no_part_in_it(tmp_path):
-    table = pd.read_csv(DATA / "TSLA.csv")
-    table.to_csv(tmp_path / "a.csv", index=False)
-    later = table.index[table.date >= "2022-10-06"]
-    prices = ["open", "high", "low", "close", "adj_close"]
-    table.loc[later, prices] *= np.linspace(0.5, 3, len(later))[:, None]
-    table.to_csv(tmp_path / "b.csv", index=False)
-    one, other = (fit(Task(f"{tmp_path / name}:2022-10-06:2023-04-10")).layers for name in ("a.csv", "b.csv"))
+    one, other = (fit(Task(cell)).layers for cell in two_futures(tmp_path))
     assert [array.tobytes() for array in one[0]] == [array.tobytes() for array in other[0]]
 
 

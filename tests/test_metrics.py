@@ -498,7 +498,7 @@ def test_composite_lies_in_the_unit_interval_and_is_the_mean_of_its_parts(days):
     assert metrics.fintrading_score(r, valid) == pytest.approx(sum(parts.values()) / 4)
 
 
-# FINMEM.md section 6, recomputed there by another program: it puts the paper's Sharpe and drawdown into the composite,
+# Recomputed by another program, which puts the paper's Sharpe and drawdown into the composite,
 # which moves a score by up to 0.008 from `fintrading_score`.
 @pytest.mark.parametrize(
     ("window", "days", "long", "short"),
@@ -734,7 +734,7 @@ def test_luck_repeats_itself_by_seed():
     assert found[0] == pytest.approx(found[2], abs=0.02)
 
 
-# FINMEM.md section 1.8: FinMem is in the market on 45 % of the days (its volatility says so) and holds are flat.
+# FinMem (arXiv 2311.13743, Table I) is in the market on 45 % of the days (its volatility says so) and holds are flat.
 def test_luck_of_finmem_on_tesla():
     market = buy_and_hold("TSLA", "2022-10-10", "2023-04-06")
     agent = np.full(market.size, 0.617758 / market.size)

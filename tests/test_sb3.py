@@ -12,7 +12,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecCheckNan, VecMonitor, VecNormalize
 
-from fintrading_agents.sb3 import make_vec_env
+from fintrading_agents.sb3 import bootstrapping, make_vec_env
 from fintrading_gym.errors import UnknownName
 
 ID = "fintrading_gym:FinMemTrading-v0"
@@ -146,3 +146,20 @@ def test_attributes_are_those_of_the_one_batched_environment():
     with pytest.raises(AttributeError, match="one object"):
         envs.env_method("render")
     envs.close()
+
+
+@pytest.mark.parametrize("algorithm", [PPO, A2C])
+def test_bootstrapping_all_ends_at_once_is_what_the_learner_does_one_by_one(algorithm):
+    def learned(prepare):
+        envs = make_vec_env(8, start="random", timesteps=5)
+        learner = algorithm("MlpPolicy", envs, n_steps=16, seed=0, device="cpu", gamma=0.9)
+        prepare(learner)
+        return learner.learn(256)
+
+    one_by_one, at_once = learned(lambda learner: None), learned(bootstrapping)
+    np.testing.assert_allclose(at_once.rollout_buffer.rewards, one_by_one.rollout_buffer.rewards, rtol=1e-4, atol=1e-6)
+    for name, weights in one_by_one.policy.state_dict().items():
+        np.testing.assert_allclose(at_once.policy.state_dict()[name], weights, rtol=1e-4, atol=1e-5, err_msg=name)
+    assert [episode["l"] for episode in at_once.ep_info_buffer] == [
+        episode["l"] for episode in one_by_one.ep_info_buffer
+    ]

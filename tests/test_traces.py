@@ -47,8 +47,21 @@ def run(monkeypatch, *arguments):
 def test_an_episode_is_the_row_that_the_leaderboard_makes_of_the_same_decisions(tmp_path):
     (row,) = rows(written(tmp_path, REAL))
     local = board.row_of(find_player("llm:scripted/buy"), Task(timesteps=3, identity="real"))
-    assert row.keys() == local.keys()
-    theirs = ("agent", "seed", "model", "note", "tokens_in", "tokens_out", "cost_usd", "paid_usd", "prompt_sha256")
+    assert local.keys() - row.keys() == {"leaks", "first_leak"}  # the trace was written before they were told
+    assert row.keys() < local.keys()
+    theirs = (
+        "leaks",
+        "first_leak",
+        "agent",
+        "seed",
+        "model",
+        "note",
+        "tokens_in",
+        "tokens_out",
+        "cost_usd",
+        "paid_usd",
+        "prompt_sha256",
+    )
     assert {name: row[name] for name in row if name not in theirs} == {
         name: local[name] for name in local if name not in theirs
     }

@@ -43,7 +43,7 @@ def programs(request):
     wanted = "\n".join([f"verifiers=={request.param}", "hatchling", *needs])
     with (home / "lock").open("w") as lock:  # of another checkout's tests, which would put itself into it
         fcntl.flock(lock, fcntl.LOCK_EX)
-        pip = [home / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [home / "bin/python", "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
         ready = home / "ready"
         if not ready.exists() or ready.read_text() != wanted:
             venv.create(home, with_pip=True)
@@ -95,7 +95,11 @@ def test_an_episode_is_the_llm_seats_byte_for_byte(programs, tmp_path):
         seat = find_player("llm:openai/stub")
         options = {"base_url": stub.url, "cache": "off", "context": "window:2", "max_nudges": 1}
         player = Player(seat.name, seat.factory, seat.argument, options)
-        tasks = [Task(cell, persona, timesteps=9, hold="flat") for cell in EVALUATION for persona in PERSONAS]
+        tasks = [
+            Task(cell, persona, timesteps=9, hold="flat", identity="real")
+            for cell in EVALUATION
+            for persona in PERSONAS
+        ]
         with player.opened() as opened:
             played = [opened.play(task) for task in tasks]
 
@@ -171,7 +175,7 @@ BAD = {
     "personas bold": "No persona 'bold'",
     "hold kep": "No hold rule 'kep'; there are ['keep', 'flat']. Did you mean 'keep'?",
     "context window": "context='window' is none of last",
-    "identity hidden": "Input should be 'real'",
+    "identity maskd": "Did you mean 'masked'",
     "max_nudges -1": "Input should be greater than or equal to 0",
 }
 TOO_LONG = {"timesteps 127": "timesteps=127: tsla_main has only 126 decisions"}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from tokenize import TokenError  # numpy reads the header of an array with it
 from typing import Any
 from zipfile import BadZipFile, is_zipfile
 from zlib import error as ZlibError  # noqa: N812 - an exception, whatever its name says
@@ -27,6 +28,11 @@ Recipe = dict[str, Any]  # JSON: all that decides a policy's weights on one mach
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0)}
 GAME = ("hold", "cost_bps", "fill", "lookback")  # what a policy was trained to play, beside the days
+# What numpy, zipfile and json raise for a file that they did not write.
+FOREIGN = (
+    *(OSError, ValueError, LookupError, TypeError, RuntimeError, EOFError, MemoryError),
+    *(BadZipFile, ZlibError, SyntaxError, TokenError),
+)
 MAX_BYTES = 1 << 26  # of a file, unpacked; a policy of the usual size has 30 kB
 
 
@@ -124,7 +130,9 @@ def refuse_unfit(policy: Policy, task: Task) -> None:
 def save(policy: Policy, path: Path) -> None:
     """Write a policy, in one piece: who reads the path meanwhile sees the file before or the file after."""
     told = {"recipe": policy.recipe, "libraries": policy.libraries}
-    arrays = {name: np.array(json.dumps(what, sort_keys=True)) for name, what in told.items()}
+    arrays: dict[str, Any] = {
+        name: np.frombuffer(json.dumps(what, sort_keys=True).encode(), np.uint8) for name, what in told.items()
+    }
     for k, (weights, bias) in enumerate(policy.layers):
         arrays |= {f"weights_{k}": weights, f"bias_{k}": bias}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +143,7 @@ def save(policy: Policy, path: Path) -> None:
 
 
 def load(path: Path) -> Policy:
-    """Read a policy. Nothing in the file is executed: it is an archive of arrays and of one JSON text.
+    """Read a policy. Nothing in the file is executed: it is an archive of arrays, two of which are JSON.
 
     Raises:
         PolicyError: there is no such file, or it is anything else.
@@ -150,8 +158,7 @@ def load(path: Path) -> Policy:
                 raise ValueError(f"it unpacks to more than {MAX_BYTES} bytes")
             arrays = {name: archive[name] for name in archive.files}
         return _policy(arrays)
-    # What numpy, zipfile and json raise for a file that they did not write.
-    except (OSError, ValueError, LookupError, TypeError, RuntimeError, EOFError, BadZipFile, ZlibError) as fault:
+    except FOREIGN as fault:
         why = " ".join(f"{type(fault).__name__}: {fault}".split())
         raise PolicyError(f"{path} is no stored policy ({why})") from fault
 
@@ -160,7 +167,7 @@ def _policy(arrays: dict[str, Any]) -> Policy:
     """The policy that the arrays of a file say; an error of `load` if they say none."""
     if not all(isinstance(array, np.ndarray) for array in arrays.values()):
         raise ValueError("it holds more than arrays")
-    recipe, libraries = (json.loads(arrays.pop(name).item()) for name in ("recipe", "libraries"))
+    recipe, libraries = (json.loads(arrays.pop(name).tobytes()) for name in ("recipe", "libraries"))
     _check(recipe)
     width, layers = len(columns(recipe["game"]["lookback"])), []
     for k in range(len(arrays) // 2):

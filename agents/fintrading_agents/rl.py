@@ -45,6 +45,8 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
             "ent_coef": 0.0,
         },
     },
+    # 78 updates in all: of a market whose moves are known a day ahead it earns half. With 64 environments and a rate of
+    # 3e-3 it earned all, but that is not among the candidates that were compared.
     "a2c": {
         "steps": 100_000,
         "envs": 256,
@@ -122,7 +124,7 @@ def train(
         import torch
     except ImportError as fault:
         raise MissingExtra(f"Training {algorithm}", "rl") from fault
-    from fintrading_agents.sb3 import make_vec_env
+    from fintrading_agents.sb3 import bootstrapping, make_vec_env
 
     chosen, days = recipe["hyperparameters"], training_days(task.window, tickers)
     envs = make_vec_env(chosen["envs"], cell=days, start="random", timesteps=chosen["timesteps"], **recipe["game"])
@@ -140,6 +142,7 @@ def train(
             device="cpu",
             **chosen["learner"],
         )
+        bootstrapping(learner)
         learner.learn(chosen["steps"], callback=_reporting(report) if report else None, tb_log_name=algorithm)
     return Policy(recipe, _layers(learner), {name: version(name) for name in LIBRARIES})
 
