@@ -133,8 +133,7 @@ def test_the_hash_covers_every_prompt_and_is_the_same_in_another_process():
     names = {name for name in vars(seat) if name.isupper() and name not in ("PROMPTS", "PROMPT_SHA256")}
     assert {name for name in names if getattr(seat, name) not in (*seat.PROMPTS, FORM)} == {
         "ACTIONS",
-        "IDENTITY",
-        "SILENT",
+        "OPTIONS",
         "SMALL",
     }
     code = "from fintrading_agents.llm import PROMPT_SHA256; print(PROMPT_SHA256)"
@@ -228,8 +227,9 @@ def test_a_model_that_does_not_answer_fails_the_episode_and_the_log_tells():
     episode = played(answer)
     assert episode.failure.startswith("day 2: ModelFailure: quota: the account has no credit left, status 429")
     assert (len(episode.ledger.date), episode.score) == (1, None)
-    assert episode.log[1]["calls"] == []
-    assert "no money" in episode.log[1]["failure"]
+    (call,) = episode.log[1]["calls"]
+    assert set(call) == {"stage", "messages", "failure"}
+    assert "no money" in call["failure"]
     assert episode.facts["format_nudges"] == 0
 
 

@@ -1,0 +1,177 @@
+"""What every agent that asks a model stands on: its model behind the guard, and all that was said in an episode."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from itertools import chain
+from typing import Any
+
+from fintrading_agents.egress import Egress, Leak
+from fintrading_agents.guard import Guarded
+from fintrading_agents.models import Form, Messages, Model, ModelFailure, Reply, Settings, open_model
+from fintrading_agents.models.local import SETTINGS as SMALL
+from fintrading_agents.neutering import for_task
+from fintrading_gym.replies import REASONS, Decision, parse
+from fintrading_gym.rollout import Task, Traits
+
+SILENT = ("empty", "only_reasoning")  # of replies.REASONS: nothing was said
+IDENTITY = "masked"  # a model is not told whom it trades, and when, unless the task says otherwise
+# Added to what was asked, once for each reply that was no decision; the reply itself is not sent back.
+NUDGE = "\nYour reply was no decision. {reason} Answer with one JSON object and nothing else.\n"
+
+
+class Transcript:
+    """One episode's model, and what was asked and answered."""
+
+    def __init__(self, task: Task, model: Model):
+        self.identity = task.identity or IDENTITY
+        self.detail = task.detail or (SMALL["detail"] if model.name.startswith("local/") else "full")
+        self.log: list[dict[str, Any]] = []
+        """One entry a day: its `calls`, each with its `stage` (a day has several in some agents), its `messages`, all
+        of its `Reply`, and the `verdict` if a decision was read from it, or the `failure` that it had instead of a
+        reply; beside that what an agent adds to the day. All is ready for JSON."""
+        self._model, self._seed = Guarded(model, for_task(task, self.identity)), task.seed
+        self._egress = Egress(task, self.identity)
+        self._leaks: list[list[Leak]] = []  # of each call, in the order in which they were asked
+
+    def new_day(self, **told: Any) -> dict[str, Any]:
+        """Begin a day's entry, with what the agent tells of it."""
+        self.log.append({"calls": [], **told})
+        return self.log[-1]
+
+    async def ask(self, messages: Messages, form: Form | None = None, stage: str = "decision") -> tuple[Reply, Any]:
+        """One answer, and its entry in today's `calls`. What is asked at once stands in the order of the asking.
+
+        Raises:
+            ModelFailure: the model did not answer.
+            RunStopped: a limit of the run is reached.
+        """
+        call: dict[str, Any] = {"stage": stage, "messages": self._model.told(messages)}
+        leaks: list[Leak] = []
+        self.log[-1]["calls"].append(call)
+        self._leaks.append(leaks)
+        day = len(self.log)
+        try:
+            reply = await self._model.complete(call["messages"], sample=self._seed, form=form)
+        except ModelFailure as failure:
+            call["failure"] = str(failure)
+            raise
+        call |= reply.as_json()
+        leaks += self._egress.of_day(day, {"calls": [call]})
+        return reply, call
+
+    async def decide(
+        self,
+        before: Messages,
+        told: str,
+        form: Form | None,
+        max_nudges: int,
+        read: Callable[[Any], Decision] = parse,
+        stage: str = "decision",
+    ) -> Decision:
+        """The model's decision; its action is None if it made none, nudges included.
+
+        Args:
+            before: the messages before the last.
+            told: the last one, by the user.
+            form: of the answer.
+            max_nudges: how often it is told that its reply was no decision, and why.
+            read: a decision out of a reply; its reason is one of `replies.REASONS`.
+            stage: of the calls.
+
+        Raises:
+            ModelFailure, RunStopped: as `ask`.
+        """
+        for _ in range(1 + max_nudges):
+            reply, call = await self.ask([*before, {"role": "user", "content": told}], form, stage)
+            decision = read(reply)
+            call["verdict"] = asdict(decision)
+            if decision.action is not None:
+                break
+            told += NUDGE.format(reason=REASONS[decision.reason])
+        return decision
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the episode's row tells of the model.
+
+        `cost_usd` is what its calls cost when they were paid for; `paid_usd` and `cache_hits` tell of this run alone,
+        and all else is the same when the episode is replayed.
+        """
+        days = [[call for call in day["calls"] if "outcome" in call] for day in self.log]
+        calls = list(chain.from_iterable(days))
+        verdicts = [[call["verdict"] for call in day if "verdict" in call] for day in days]
+        usages = [call["usage"] or {} for call in calls]
+        leaks = list(chain.from_iterable(self._leaks))
+        return {
+            "model": self._model.name,
+            "note": self._model.note,
+            "structured": self._model.structured,
+            "detail": self.detail,
+            "leaks": len(leaks),
+            "first_leak": str(leaks[0]) if leaks else None,
+            "calls": len(calls),
+            "tokens_in": _sum([usage.get("input") for usage in usages]),
+            "tokens_out": _sum([usage.get("output") for usage in usages]),
+            "cost_usd": _sum([call["cost"] for call in calls]),
+            "paid_usd": _sum([call["cost"] for call in calls if not call["cached"]]),
+            "cache_hits": sum(call["cached"] for call in calls),
+            "empty_replies": sum(verdict["reason"] in SILENT for verdict in chain.from_iterable(verdicts)),
+            "format_nudges": sum(len(day) - 1 for day in verdicts if day),
+            "self_heals": sum(len(day) > 1 and day[-1]["action"] is not None for day in verdicts),
+        }
+
+
+def model_shared(agent: str, own: tuple[str, ...], check: Callable[[Mapping[str, Any]], None]) -> Any:
+    """An agent's attribute `shared`: one model for all episodes of a run; see `Player.opened`.
+
+    Args:
+        agent: its name, for messages.
+        own: its options; the others are settings of the model.
+        check: of its options as they were given; raises ValueError.
+    """
+
+    @contextmanager
+    def shared(model: str | Model | None, **options: Any) -> Iterator[tuple[Model, dict[str, Any]]]:
+        if model is None:
+            raise ValueError(
+                f"{agent} needs a model: {agent}:openai/NAME, {agent}:local/smollm2 or {agent}:scripted/momentum"
+            )
+        kept = {name: options.pop(name) for name in own if name in options}
+        check(kept)
+        if isinstance(model, str):
+            with open_model(model, Settings(**options)) as opened:
+                yield opened, kept
+        else:
+            yield model, kept
+
+    return shared
+
+
+def model_traits(own: tuple[str, ...]) -> Callable[[str | Model | None, Mapping[str, Any]], Traits]:
+    """An agent's attribute `traits`, for an agent with these options of its own.
+
+    What runs here computes, and gives every seed the same episode if it draws nothing; an endpoint may not.
+    """
+
+    def traits(model: str | Model | None, options: Mapping[str, Any]) -> Traits:
+        name = model or "" if isinstance(model, str | None) else model.name
+        local, scripted = name.startswith("local/"), name.startswith("scripted/")
+        return Traits(
+            uses_seed=bool(options.get("temperature")) if local else not scripted,
+            concurrent=not local,
+            options=(*own, *(f.name for f in fields(Settings))),
+        )
+
+    return traits
+
+
+def check_nudges(options: Mapping[str, Any]) -> None:
+    """Raise ValueError if `max_nudges` is no number of nudges."""
+    if options.get("max_nudges", 0) < 0:
+        raise ValueError(f"max_nudges={options['max_nudges']!r} is not a whole number >= 0")
+
+
+def _sum(numbers: list[Any]) -> Any:
+    """The sum; None where one of them is unknown."""
+    return None if None in numbers else sum(numbers)
