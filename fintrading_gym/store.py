@@ -8,7 +8,7 @@ import inspect
 import json
 import platform
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -127,6 +127,12 @@ def _sha256(path: object) -> str | None:
 def dumps(data: Any) -> str:
     """JSON, the same text for the same data."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest(rows: Iterable[Row]) -> str:
+    """The sha256 of what rows say, the same for every run that played the same: `OF_THE_RUN` is left out."""
+    told = ({name: value for name, value in row.items() if name not in OF_THE_RUN} for row in rows)
+    return hashlib.sha256("".join(f"{dumps(row)}\n" for row in told).encode()).hexdigest()
 
 
 # ---------------------------------------------------------------------------------------- the file
