@@ -4,6 +4,7 @@ import random
 import re
 import zlib
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from fintrading_gym import leaderboard as board
@@ -24,20 +25,23 @@ HOSTILE = (
 
 @cache
 def _chain():
-    """Which words follow which in the pages of docs/."""
+    """The words of the pages of docs/, and which follow which."""
     words = re.findall(r"\S+", " ".join(page.read_text() for page in sorted((ROOT / "docs").glob("*.md"))))
     after = {}
-    for word, following in zip(words, words[1:], strict=False):
+    for word, following in pairwise(words):
         after.setdefault(word, []).append(following)
-    return after
+    return words, after
 
 
 def prose(draw, length):
-    """So many characters that read, and pack, like English: a walk through the words of docs/."""
-    after, said = _chain(), [draw.choice(list(_chain()))]
+    """So many characters that pack like English about prices: a walk through the words of docs/, and numbers."""
+    words, after = _chain()
+    said = [draw.choice(words)]
     size = 0
     while size < length:
-        said.append(draw.choice(after.get(said[-1]) or list(after)))
+        jumps = draw.random() < 0.6 or said[-1] not in after  # or it repeats whole lines of the pages
+        price = f"{draw.uniform(60, 140):.2f}"
+        said.append(price if draw.random() < 0.12 else draw.choice(words if jumps else after[said[-1]]))
         size += len(said[-1]) + 1
     return " ".join(said)[:length]
 
@@ -69,7 +73,9 @@ class Talker:
                 said += "\nI would wait." if silent else f'\n{{"action": "{action}"}}'
             if hostile:
                 said = f"{hostile[len(self.log) % len(hostile)]} {said}"
-            system = f"You are the {stage} of a committee. Read what is below, and judge it soberly, in a few paragraphs."
+            system = (
+                f"You are the {stage} of a committee. Read what is below, and judge it soberly, in a few paragraphs."
+            )
             call = {
                 "stage": stage,
                 "messages": [
@@ -135,7 +141,7 @@ def talker(name, stages=("decision",), content=300, reasoning=0, memories=0, hos
 
 def filled(path, players, tasks):
     """A board of these players, by name or themselves, on these tasks."""
-    players = [find_player(player) if isinstance(player, str) else player for player in players]
+    players = [player if isinstance(player, Player) else find_player(player) for player in players]
     with writing(path, {}) as kept:
         board.fill(kept, board.plan(players, tasks))
     return path

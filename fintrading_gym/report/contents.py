@@ -43,7 +43,7 @@ def contents(stored: Sequence[Stored], title: str, audits: Sequence[Mapping[str,
     ]
     # In the order of the ranking, the agents of the real world first.
     agents = list(dict.fromkeys(s["agent"] for world in worlds for s in world["parts"][0]["standings"]))
-    return rounded(
+    told: dict[str, Any] = rounded(
         {
             "title": title,
             "texts": texts,
@@ -60,6 +60,7 @@ def contents(stored: Sequence[Stored], title: str, audits: Sequence[Mapping[str,
             "audits": audits,
         }
     )
+    return told
 
 
 def rounded(data: Any) -> Any:
@@ -122,7 +123,7 @@ def _sum(rows: list[Row], *names: str) -> float | None:
 
 
 def _agent(name: str, rows: list[Row]) -> dict[str, Any]:
-    """What is the same in all rows of an agent and no number: its model, the hash of its prompts, until when it learned."""
+    """What is the same in all rows of an agent and no number: its model, its prompts' hash, until when it learned."""
     same = {key: value for key, value in rows[0].items() if isinstance(value, str) and key not in GAME}
     same = {key: value for key, value in same.items() if all(row.get(key) == value for row in rows)}
     leaks = [row["first_leak"] for row in rows if row.get("first_leak")]
@@ -145,7 +146,9 @@ def _markets(stored: Iterable[Stored]) -> dict[tuple[Any, ...], dict[str, Any]]:
             longest[_place(one.row)] = one
     markets = {place: _market(one.row, one.episode.ledger) for place, one in longest.items()}
     for market in markets.values():
-        twins = [other for other in markets.values() if other["world"] == market["world"] and other["cell"] == market["cell"]]
+        twins = [
+            other for other in markets.values() if other["world"] == market["world"] and other["cell"] == market["cell"]
+        ]
         apart = [name for name in (*RULES, "data_sha256") if len({other[name] for other in twins}) > 1]
         market["name"] = " ".join([market["cell"], *(f"{name}={str(market[name])[:12]}" for name in apart)])
     return markets

@@ -43,8 +43,10 @@ class Shared:
         self.texts: dict[tuple[int, ...], int] = {}
 
     def pack(self, data: Any) -> Any:
-        """JSON with each text as its number, an integer, and each number as a text that writes it; nothing is left out
-        but what is empty."""
+        """JSON with each text as its number, an integer, and each number as a text that writes it.
+
+        Only what is empty is left out.
+        """
         if isinstance(data, str):
             lines = tuple(self.lines.setdefault(line, len(self.lines)) for line in data.split("\n"))
             return self.texts.setdefault(lines, len(self.texts))
@@ -60,7 +62,7 @@ def _is_empty(value: Any) -> bool:
 
 
 def _days(one: Stored, with_prompts: bool) -> Iterator[dict[str, Any]]:
-    """Of each day: the `decision` as it was given, the `calls`, what else was kept as `log`; without a call the `view`."""
+    """Of a day the `decision` as it was given, the `calls`, what else was kept as `log`, without calls the `view`."""
     episode = one.episode
     asks = any(entry.get("calls") for entry in episode.log)
     views, why = ((), "") if asks or not with_prompts else _views(one)
@@ -88,7 +90,10 @@ def _views(one: Stored) -> tuple[tuple[str, ...], str]:
     try:
         if task.window.load().sha256 != one.row["data_sha256"]:
             return (), OTHER_PRICES
-        shown = {"identity": one.episode.identity or "real", "detail": one.row.get("detail") or told["detail"] or "full"}
+        shown = {
+            "identity": one.episode.identity or "real",
+            "detail": one.row.get("detail") or told["detail"] or "full",
+        }
         game = task.make(observation="text", **shown).unwrapped
     except (ValueError, OSError):  # the file is gone, or holds another table
         return (), OTHER_PRICES
