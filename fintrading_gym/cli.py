@@ -333,16 +333,16 @@ def _run(
 
 
 def write_csv(path: Path, rows: list[board.Row]) -> None:
-    """A row an episode, each column that any row has."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    """A row an episode, each column that any row has, but for the days' `log_returns`."""
+    names = list(dict.fromkeys(name for row in rows for name in row if name != "log_returns"))
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, names)
+        writer = csv.DictWriter(file, names, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
 
 
 def write_json(path: Path, rows: list[board.Row]) -> None:
-    """The same as one JSON array."""
+    """The same as one JSON array, with each day's `log_returns`."""
     path.write_text(json.dumps(rows, indent=1) + "\n")
 
 
