@@ -1,22 +1,18 @@
-"""What numbers allow to conclude: arrays in, numbers out, nothing of a board. Needs the extra `stats`.
+"""What numbers allow to conclude: arrays in, numbers out, nothing of a board. Some of it needs the extra `stats`.
 
 A number that cannot be had is None, never NaN. Everything drawn is drawn from a fixed seed.
 """
 
 import math
 from collections.abc import Sequence
+from importlib import import_module
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fintrading_gym.errors import MissingExtra
-
-try:
-    from arch.bootstrap import StationaryBootstrap, optimal_block_length
-    from scipy import stats
-except ImportError as fault:
-    raise MissingExtra("What a board's numbers allow to conclude", "stats") from fault
 
 Floats = NDArray[np.float64]
 Ends = tuple[float, float]
@@ -29,6 +25,18 @@ SAME = 1e-9  # scores that differ by less are equal: they are sums of the same n
 EULER = 0.5772156649015329
 
 
+def extra(module: str) -> Any:
+    """`scipy.stats` or `arch.bootstrap`, when it is used.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as fault:
+        raise MissingExtra("What a board allows to conclude", "stats") from fault
+
+
 def t_interval(values: Sequence[float] | Floats) -> Ends | None:
     """Student's interval of a mean of independent values; None below two of them, or when all are equal.
 
@@ -36,7 +44,9 @@ def t_interval(values: Sequence[float] | Floats) -> Ends | None:
     """
     if len(values) < 2 or np.ptp(values) < SAME:
         return None
-    half = stats.t.ppf((1 + LEVEL) / 2, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values))
+    half = (
+        extra("scipy.stats").t.ppf((1 + LEVEL) / 2, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values))
+    )
     mean = float(np.mean(values))
     return mean - float(half), mean + float(half)
 
@@ -57,12 +67,13 @@ def resampled_days(series: Floats, count: int, stream: int = 0) -> NDArray[np.in
         count: of resamples.
         stream: another one draws other days.
     """
+    arch = extra("arch.bootstrap")
     varying = series[np.ptp(series, axis=1) > SAME]
     with np.errstate(all="ignore"):  # a series that is constant but for a day divides 0 by 0, and has no length
-        lengths = optimal_block_length(varying.T)["stationary"].to_numpy() if len(varying) else np.ones(1)
+        lengths = arch.optimal_block_length(varying.T)["stationary"].to_numpy() if len(varying) else np.ones(1)
     days = series.shape[1]
     block = float(np.clip(np.nan_to_num(lengths, nan=1.0), 1.0, days).mean())
-    drawn = StationaryBootstrap(block, np.arange(days), seed=np.random.default_rng([0, stream]))
+    drawn = arch.StationaryBootstrap(block, np.arange(days), seed=np.random.default_rng([0, stream]))
     return np.stack([drawn.update_indices() for _ in range(count)])
 
 
@@ -79,6 +90,7 @@ def signed_rank(differences: Floats) -> tuple[float, int]:
     apart = rounded[rounded != 0]
     if not len(apart):
         return 1.0, 0
+    stats = extra("scipy.stats")
     balance = float(np.sum(np.sign(apart) * stats.rankdata(np.abs(apart))))
     return min(float(stats.wilcoxon(apart, correction=True).pvalue), 1.0), int(np.sign(balance))
 
@@ -157,6 +169,7 @@ def moments(returns: Floats) -> tuple[float, float, float] | None:
     """A day's Sharpe ratio, skewness and kurtosis of returns; None where they do not vary."""
     if len(returns) < 2 or np.ptp(returns) < SAME:
         return None
+    stats = extra("scipy.stats")
     sharpe = float(returns.mean() / returns.std(ddof=1))
     return sharpe, float(stats.skew(returns)), float(stats.kurtosis(returns, fisher=False))
 

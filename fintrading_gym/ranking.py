@@ -1,6 +1,6 @@
 """Who is ranked beside whom: the tasks of a board, its gates, and the means that the order comes from."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -90,6 +90,14 @@ def board_tasks(rows: Sequence[Row]) -> set[BoardTask]:
     return {task for task in tasks if 2 * sum(_covers(its, task) for its in played) > len(agents)}
 
 
+def left_out(rows: Sequence[Row]) -> list[str]:
+    """The tasks that were played, but by too few agents to be the board's: cell, or cell/persona."""
+    board = board_tasks(rows)
+    covered = {where for where, _ in board}
+    others = {task for task in _tasks(rows) - board if task[1] is not None or task[0] not in covered}
+    return [_told(task) for task in sorted(others, key=repr)]
+
+
 def episodes_by_task(rows: Iterable[Row], tasks: set[BoardTask]) -> dict[BoardTask, list[Row]]:
     """An agent's episodes on each of the tasks that it has played, those of an agent without persona on all of them."""
     found: dict[BoardTask, list[Row]] = {}
@@ -139,7 +147,7 @@ def _standing(agent: str, rows: list[Row], tasks: set[BoardTask]) -> Standing:
     return Standing(
         agent=agent,
         rank=None,
-        why=_why_unranked(counted, means) or _what_is_missing(tasks - here.keys(), len(tasks)),
+        why=_why_unranked(counted, means) or _what_is_missing(here.keys(), tasks),
         episodes=len(counted),
         means=means,
         spread=float(np.std(scores, ddof=1)) if len(scores) > 1 else None,
@@ -171,11 +179,18 @@ def _why_unranked(rows: list[Row], means: dict[str, float]) -> str:
     return ""
 
 
-def _what_is_missing(tasks: set[BoardTask], of: int) -> str:
+def _what_is_missing(played: Set[BoardTask], tasks: set[BoardTask]) -> str:
     if not tasks:
+        return "no task was played by more than half of the agents"
+    missing = tasks - played
+    if not missing:
         return ""
-    where, persona = min(tasks, key=repr)
-    return f"has not played {len(tasks)} of the board's {of} tasks ({where[0]}{persona and f'/{persona}' or ''})"
+    return f"has not played {len(missing)} of the board's {len(tasks)} tasks ({_told(min(missing, key=repr))})"
+
+
+def _told(task: BoardTask) -> str:
+    where, persona = task
+    return str(where[0]) if persona is None else f"{where[0]}/{persona}"
 
 
 def _tasks(rows: Iterable[Row]) -> set[BoardTask]:
