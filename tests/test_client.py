@@ -255,7 +255,7 @@ def test_stepped_pauses_give_way_to_what_the_endpoint_asks_for(settings):
 
 def test_all_kinds_of_pauses_are_there_and_another_is_told():
     assert client_module._PAUSES.keys() == session_module.PAUSES.keys()
-    with pytest.raises(UnknownName, match="No kind of pauses 'stepd'.*Did you mean 'stepped'"):
+    with pytest.raises(UnknownName, match=r"No kind of pauses 'stepd'.*Did you mean 'stepped'"):
         Settings(pauses="stepd")
 
 
