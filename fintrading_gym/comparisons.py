@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from fintrading_gym import inference
 from fintrading_gym.inference import ALPHA, FEWEST_PAIRS, SAME
-from fintrading_gym.leaderboard import Row
-from fintrading_gym.ranking import BoardTask, Interval, Place, episodes_by_task, place
+from fintrading_gym.ranking import BoardTask, Interval, Place, Standing, episodes_by_task, place
+from fintrading_gym.store import Row
 
 Floats = NDArray[np.float64]
 Key = tuple[Any, ...]  # a place, then the values of some columns
@@ -154,15 +154,17 @@ def _means_by(groups: NDArray[np.int64], values: Floats) -> Floats:
     return np.array([values[groups == group].mean() for group in np.unique(groups)])
 
 
-def open_ranks(agent: str, comparisons: Sequence[Comparison], ranked: int) -> tuple[int, int]:
+def open_ranks(s: Standing, comparisons: Sequence[Comparison], ranked: int) -> tuple[int | None, int | None]:
     """The ranks that the comparisons leave open: behind all that are significantly better, before all that are worse.
 
     As the tests hold together at 95 %, so do these intervals: all true ranks lie in them (Mogstad, Romano, Shaikh &
     Wilhelm 2024, "Inference for Ranks"). A bootstrap of the ranks themselves would not do: of equal agents it shows
     the order of the sample again and again, and calls it certain.
     """
-    better = sum(c.significant and c.worse == agent for c in comparisons)
-    worse = sum(c.significant and c.better == agent for c in comparisons)
+    if s.rank is None:
+        return None, None
+    better = sum(c.significant and c.worse == s.agent for c in comparisons)
+    worse = sum(c.significant and c.better == s.agent for c in comparisons)
     return 1 + better, ranked - worse
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fintrading_gym.leaderboard import Row
+from fintrading_gym.store import Row
 from fintrading_gym.windows import iso_date
 
 MIN_COVERAGE = 0.95  # of the days an agent must decide itself, or its score is the environment's holds
@@ -157,7 +157,7 @@ def _standing(agent: str, rows: list[Row], tasks: set[BoardTask]) -> Standing:
 
 def _why_unranked(rows: list[Row], means: dict[str, float]) -> str:
     """The first gate that an agent's episodes do not pass; empty: they pass all."""
-    if any(row["knows_future"] for row in rows):
+    if not all(row["ranked"] for row in rows):
         return "knows the future"
     if rows and rows[0]["world"] != "real":
         return f"the {rows[0]['world']} world never happened"

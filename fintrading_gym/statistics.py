@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 from fintrading_gym import inference
 from fintrading_gym.comparisons import Comparison, Played, compare_all, independent_windows, open_ranks
 from fintrading_gym.inference import FEWEST_DAYS, FEWEST_PAIRS
-from fintrading_gym.leaderboard import Row
 from fintrading_gym.metrics import NOISE, SQRT_YEAR
 from fintrading_gym.ranking import MEASURES, Interval, Standing, board_tasks, by_agent, place, rank, task_mean
+from fintrading_gym.store import Row
 
 Floats = NDArray[np.float64]
 
 RESAMPLES = 2000
-# Columns, beside the agent, in which two tries of one agent can differ: what it was shown, and how it was asked.
-SETTINGS = ("identity", "detail", "context", "structured", "temperature", "prompt_sha256", "options")
+# Columns in which two tries of one name can differ: what it was shown, and how it was asked.
+SETTINGS = ("identity", "detail", "context", "structured", "prompt_sha256")
 
 
 @dataclass(frozen=True)
@@ -53,26 +53,28 @@ def analyse(rows: Iterable[Row], trials: int | None = None, resamples: int = RES
     comparisons = compare_all(ranked, resamples)
     tried = max(trials or 0, count_trials(rows))
     deflated = _deflated(list(played.values()), tried)
-    filled = []
-    for standing in standings:
-        s = standing
-        intervals, over = _intervals(played[s.agent], resamples)
-        s = replace(s, intervals=intervals, over=over, deflated_sharpe=deflated[s.agent])
-        if s.rank is not None:
-            low, high = open_ranks(s.agent, comparisons, len(ranked))
-            s = replace(s, rank_low=low, rank_high=high)
-        filled.append(s)
-    return Statistics(tuple(filled), tuple(comparisons), tried, len(set(windows.values())))
+
+    def filled(standing: Standing) -> Standing:
+        intervals, over = _intervals(played[standing.agent], resamples)
+        low, high = open_ranks(standing, comparisons, len(ranked))
+        more = {"intervals": intervals, "over": over, "rank_low": low, "rank_high": high}
+        return replace(standing, deflated_sharpe=deflated[standing.agent], **more)
+
+    return Statistics(tuple(map(filled, standings)), tuple(comparisons), tried, len(set(windows.values())))
 
 
 def count_trials(rows: Iterable[Row]) -> int:
-    """How many tries a board shows: agents times what they were set to, ranked or not.
+    """How many tries a board shows: agents and what they were set to, ranked or not.
 
     The luckiest of many tries looks skilled, and those that failed or were sorted out were tried too. Only who knows
     the future was no try. What was tried and is not on the board has to be told to `analyse`.
     """
-    tries = [(row["agent"], *(repr(row.get(name)) for name in SETTINGS)) for row in rows if not row["knows_future"]]
-    return len(set(tries))
+    tries: dict[str, set[str]] = {}
+    for row in rows:
+        if row["ranked"]:
+            told = repr([row.get(name) for name in SETTINGS])
+            tries.setdefault(row["agent"], set()).update([told] if row["failure"] is None else [])
+    return sum(max(len(its), 1) for its in tries.values())
 
 
 def in_words(found: Statistics) -> list[str]:
@@ -111,7 +113,7 @@ def _intervals(played: Played, resamples: int) -> tuple[dict[str, Interval], str
     """The intervals of the means, and what they are over, or why there are none."""
     if not played.rows:
         return {}, "no episode"
-    seeds = set.intersection(*({row["seed"] for row in its} for its in played.tasks.values()))
+    seeds = set.intersection(*[{row["seed"] for row in its} for its in played.tasks.values()])
     if played.varies and len(seeds) > 1:
         by_seed = [
             {task: [row for row in its if row["seed"] == seed] for task, its in played.tasks.items()}
@@ -131,15 +133,17 @@ def _intervals(played: Played, resamples: int) -> tuple[dict[str, Interval], str
 def _resampled(played: Played, count: int) -> dict[str, Floats]:
     """The measures that an agent's days give when they are drawn anew, (count,) of each.
 
-    The days of a window are drawn together for all personas, who lived through the same ones, and windows one by one.
+    Days are drawn together for all personas, who lived through the same ones, and for windows of one ticker that
+    share days; other windows each for itself.
     """
+    together: dict[tuple[int, int], list[Row]] = {}  # by window and length: one seed of each task
+    for (where, _), its in played.tasks.items():
+        together.setdefault((played.windows[where], len(its[0]["log_returns"])), []).append(its[0])
     sums: dict[str, Floats] = {}
-    places = sorted({where for where, _ in played.tasks}, key=repr)
-    for stream, where in enumerate(places):
-        alone = [its[0] for (its_place, _), its in played.tasks.items() if its_place == where]  # one seed of each
-        series = np.array([row["log_returns"] for row in alone])
-        days = inference.resampled_days(series, count, stream)
-        for row, returns in zip(alone, series, strict=True):
+    for (window, _), rows in sorted(together.items()):
+        series = np.array([row["log_returns"] for row in rows])
+        days = inference.resampled_days(series, count, stream=window)
+        for row, returns in zip(rows, series, strict=True):
             for name, values in measured(returns[days], row["score_discipline"]).items():
                 sums[name] = sums.get(name, np.zeros(count)) + values
     return {name: total / len(played.tasks) for name, total in sums.items()}
@@ -179,7 +183,7 @@ def _deflated(agents: Sequence[Played], trials: int) -> dict[str, float | None]:
         told = bool(lengths) and min(lengths.values()) > 0
         returns = np.concatenate([row["log_returns"] for row in played.rows]) if told else np.zeros(0)
         moments[played.agent] = inference.moments(returns)
-    tried = [played.agent for played in agents if not any(row["knows_future"] for row in played.rows)]
+    tried = [played.agent for played in agents if all(row["ranked"] for row in played.rows)]
     ratios = sorted(known[0] for agent in tried if (known := moments[agent]))
     to_beat = inference.best_of_luck(float(np.var(ratios, ddof=1)), trials) if len(ratios) > 1 else 0.0
     deflated: dict[str, float | None] = dict.fromkeys(moments)

@@ -11,13 +11,12 @@ from rich.table import Table
 
 from fintrading_gym.comparisons import Comparison
 from fintrading_gym.errors import MissingExtra
-from fintrading_gym.leaderboard import Row
 from fintrading_gym.observations import POSITIONS
 from fintrading_gym.progress import FEW, known_sum, one_sided
 from fintrading_gym.ranking import MIN_COVERAGE, Interval, Standing, by_agent, by_world, left_out, rank
 from fintrading_gym.replies import ACTIONS
-from fintrading_gym.rollout import Player
 from fintrading_gym.statistics import Statistics, analyse, in_words
+from fintrading_gym.store import Row
 from fintrading_gym.worlds import WORLDS
 
 BOARD = {  # column of the table: what it shows, and how it is printed
@@ -33,13 +32,13 @@ SURE = {"score": ("score", ".2f"), "CR": ("cumulative_return", "+.2f")}  # what 
 NO_INTERVALS = "a gap within the sd is no difference in skill"
 
 
-def print_boards(rows: list[Row], players: list[Player]) -> None:
+def print_boards(rows: list[Row]) -> None:
     """A board for each world that the rows were played in."""
     for world, its in by_world(rows).items():
-        _print_board(its, players, world)
+        _print_board(its, world)
 
 
-def _print_board(rows: list[Row], players: list[Player], world: str) -> None:
+def _print_board(rows: list[Row], world: str) -> None:
     """The ranking, the scores by cell, what the models did, and what all that allows to conclude."""
     found, missing = _analysed(rows)
     standings = list(found.standings) if found else rank(rows)
@@ -54,7 +53,7 @@ def _print_board(rows: list[Row], players: list[Player], world: str) -> None:
         console.print(_differences_table(differ))
     said = [f"{agent}: {its[0]['note']}" for agent, its in by_agent(asking).items() if its[0]["note"]]
     concluded = [*_about_intervals(found), *in_words(found)] if found else [NO_INTERVALS, missing]
-    notes = [*_board_notes(players), *_told(asking, world), *said, *alerts(asking), *concluded, *_unranked(rows, world)]
+    notes = [*_board_notes(rows), *_told(asking, world), *said, *alerts(asking), *concluded, *_unranked(rows, world)]
     for note in notes:
         console.print(note, markup=False, highlight=False)
 
@@ -186,14 +185,14 @@ def alerts(rows: list[Row]) -> list[str]:
     return [f"{agent} decided {told[agent]}: a position, hardly a choice" for agent in told if told[agent]]
 
 
-def _board_notes(players: list[Player]) -> list[str]:
+def _board_notes(rows: list[Row]) -> list[str]:
     notes = [
         "score: mean of cum_return, sharpe, stability, discipline; doing nothing scores 0.708",
         "CR: log return; excess: over buy and hold; regret: to the best sequence in hindsight",
         "Sharpe: annualised; MDD: deepest fall, as a fraction",
         "luck: share of random policies of the same activity that did at least as well",
     ]
-    ignoring = [p.name for p in players if not p.traits.uses_persona]
+    ignoring = [agent for agent, its in by_agent(rows).items() if its[0]["persona"] is None]
     if ignoring:
         notes.append(f"these ignore the persona and play once for all personas: {', '.join(ignoring)}")
     return notes

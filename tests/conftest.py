@@ -52,7 +52,7 @@ def two_futures(folder):
 def board_row(agent, score, cell="a", persona=None, seed=None, **more):
     """A row of a board; each cell is a ticker of its own, so that windows are independent unless `more` says else."""
     return {
-        **{"agent": agent, "knows_future": False, "world": "real", "persona": persona, "seed": seed},
+        **{"agent": agent, "ranked": True, "world": "real", "persona": persona, "seed": seed},
         **{"cell": cell, "ticker": cell, "first_day": "2022-01-03", "last_day": "2022-03-16", "timesteps": 50},
         **{"hold": "keep", "fill": "close", "cost_bps": 0.0, "data_sha256": cell, "failure": None},
         **dict.fromkeys(MEASURES, 0.0),

@@ -85,7 +85,7 @@ def test_a_task_is_not_the_same_by_other_rules_or_on_other_data(other):
 
 
 GATES = {
-    "knows the future": {"knows_future": True},
+    "knows the future": {"ranked": False},
     "1 of 2 episodes failed (day 3: OSError: gone)": FAILED,
     "1 of 2 episodes tell who or when (day 3: Tesla)": {"leaks": 2, "first_leak": "day 3: Tesla"},
     "was trained on days up to 2022-01-03, and x begins on 2022-01-03": {"trained_until": "2022-01-03"},
@@ -163,7 +163,7 @@ def test_ranked_are_only_agents_that_played_every_task_of_the_board(rows):
 
 def test_the_whole_first_board_ranks_seven_and_shows_the_oracle():
     names = ["buy_and_hold", "short_and_hold", "flat", "random", "momentum", "mean_reversion", "sma_cross", "oracle"]
-    rows = [row for _, row in run(plan([find_player(name) for name in names], [Task(cell) for cell in EVALUATION]))]
+    rows = [row for _, row, _ in run(plan([find_player(name) for name in names], [Task(cell) for cell in EVALUATION]))]
     standings = rank(rows)
     assert [s.rank for s in standings] == [1, 2, 3, 4, 5, 6, 7, None]
     assert (standings[-1].agent, standings[-1].why) == ("oracle", "knows the future")
@@ -185,7 +185,7 @@ def test_a_learner_is_not_ranked_on_the_days_that_its_hyperparameters_were_selec
 
 def test_an_agent_cannot_say_of_itself_that_it_does_not_know_the_future():
     class Boast:
-        facts = {"knows_future": False, "first_day": "2030-01-01", "log_returns": [9.0]}  # noqa: RUF012
+        facts = {"ranked": True, "first_day": "2030-01-01", "log_returns": [9.0]}  # noqa: RUF012
 
         def __call__(self, observation):
             return 2
@@ -193,5 +193,5 @@ def test_an_agent_cannot_say_of_itself_that_it_does_not_know_the_future():
     oracle = find_player("oracle")
     boasting = lambda task: Boast()  # noqa: E731
     boasting.traits = oracle.traits
-    ((_, row),) = run([(Player("boast", boasting), Task(timesteps=5))])
-    assert (row["knows_future"], row["first_day"], len(row["log_returns"])) == (True, "2022-10-06", 5)
+    ((_, row, _),) = run([(Player("boast", boasting), Task(timesteps=5))])
+    assert (row["ranked"], row["first_day"], len(row["log_returns"])) == (False, "2022-10-06", 5)
