@@ -1,0 +1,172 @@
+"""Two agents of a board against each other, and the ranks that all such comparisons leave open."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fintrading_gym import inference
+from fintrading_gym.inference import ALPHA, FEWEST_PAIRS, SAME
+from fintrading_gym.ranking import BoardTask, Interval, Place, Standing, episodes_by_task, place
+from fintrading_gym.store import Row
+
+Floats = NDArray[np.float64]
+Key = tuple[Any, ...]  # a place, then the values of some columns
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two ranked agents on the tasks that the board has: `better` has the higher mean score, or they are equal.
+
+    What a pair is depends on what varies. Where both agents play another episode at another seed, it is two episodes
+    of the same task and seed, and the test says whether the agents differ *on these windows*. Where one of them plays
+    a task once (rules do; so does a model that was run with one seed), its other episodes would be copies: a pair then
+    is a window, the means over seeds and personas on both sides, and it takes six windows to say anything. An agent
+    that ignores the persona is compared with the mean over the other's personas.
+    """
+
+    better: str
+    worse: str
+    pair: str  # "episodes" or "windows"
+    pairs: int
+    difference: float  # mean of the pairs' differences in score
+    interval: Interval | None  # of it, Student's over the pairs, not corrected for the other comparisons
+    improvement: float  # probability that an episode of `better` beats one of `worse` on the same task
+    improvement_interval: Interval | None
+    windows: int  # that are independent: those of one ticker that share days count once
+    windows_ahead: int  # in how many of them `better` has the higher mean
+    p: float | None  # Wilcoxon's signed rank, two-sided; None: not tested, `why` says the reason
+    p_holm: float | None  # corrected for all comparisons that were tested
+    significant: bool  # p_holm <= 0.05, and the ranks agree with the means on who is better
+    why: str
+
+
+def independent_windows(rows: Iterable[Row]) -> dict[Place, int]:
+    """The number of each place's window: those of one ticker that share days have one number.
+
+    Windows of different tickers may share days too, and then move together; that is not seen here.
+    """
+    spans = {(row["ticker"], row["first_day"], row["last_day"], repr(place(row))): place(row) for row in rows}
+    numbers: dict[Place, int] = {}
+    of, until, number = "", "", -1
+    for (ticker, first, last, _), where in sorted(spans.items()):
+        if ticker != of or first >= until:  # a last day is only where the last return ends: another may begin on it
+            of, until, number = ticker, last, number + 1
+        until = max(until, last)
+        numbers[where] = number
+    return numbers
+
+
+class Played:
+    """What an agent did on the board's tasks: the episodes that did not fail."""
+
+    def __init__(self, agent: str, rows: Sequence[Row], tasks: set[BoardTask], windows: dict[Place, int]):
+        self.agent = agent
+        self.tasks = episodes_by_task([row for row in rows if row["failure"] is None], tasks)
+        self.rows = list({id(row): row for its in self.tasks.values() for row in its}.values())
+        self.windows = windows
+        self.uses_persona = all(row["persona"] is not None for row in self.rows)
+        # Whether a seed makes another episode is seen, not believed: a stored policy plays one at every seed.
+        self.varies = any(np.ptp([row["score"] for row in its]) > SAME for its in self.tasks.values())
+        self._scores: dict[tuple[str, ...], dict[Key, Floats]] = {}
+
+    def scores(self, *names: str) -> dict[Key, Floats]:
+        """The scores by place and by these columns, in an order that is the same for all agents."""
+        if names not in self._scores:  # it is asked for once by each other agent
+            found: dict[Key, list[float]] = {}
+            for row in self.rows:
+                found.setdefault((place(row), *(row[name] for name in names)), []).append(row["score"])
+            self._scores[names] = {key: np.array(found[key]) for key in sorted(found, key=repr)}
+        return self._scores[names]
+
+
+def _compare(a: Played, b: Played, resamples: int) -> Comparison:
+    """The two on their common tasks, not yet corrected for the other comparisons."""
+    personas = ("persona",) if a.uses_persona and b.uses_persona else ()
+    tasks = _paired(a.scores(*personas), b.scores(*personas))
+    gaps = _gaps(tasks)
+    wins = np.array([inference.improvement(x, y) for x, y in tasks.values()])
+    windows = np.array([a.windows[task[0]] for task in tasks])
+    gap_by_window, wins_by_window = (_means_by(windows, each) for each in (gaps, wins))
+
+    once = [played.agent for played in (a, b) if not played.varies]
+    seeds = {} if once else _paired(a.scores(*personas, "seed"), b.scores(*personas, "seed"))
+    differences = _gaps(seeds) if seeds else gap_by_window
+    if differences.mean() < 0:
+        return _compare(b, a, resamples)
+
+    p, why, ends = None, "", None
+    if len(differences) >= FEWEST_PAIRS:
+        p, favours = inference.signed_rank(differences)
+        why = "its pairs' ranks do not favour who has the higher mean" if favours < 0 else ""
+        if resamples and seeds:
+            ends = inference.improvement_over_episodes(list(tasks.values()), resamples)
+        elif resamples:
+            ends = inference.improvement_over_windows(wins_by_window, resamples)
+    else:
+        reason = f"{' and '.join(once)} played each task once" if once else "they have no seed in common"
+        what = "pairs of episodes" if seeds else f"windows ({reason})"
+        why = f"{len(differences)} {what}, and {FEWEST_PAIRS} are needed"
+    return Comparison(
+        better=a.agent,
+        worse=b.agent,
+        pair="episodes" if seeds else "windows",
+        pairs=len(differences),
+        difference=float(differences.mean()),
+        interval=_interval(inference.t_interval(differences)),
+        improvement=float(np.mean(wins if seeds else wins_by_window)),
+        improvement_interval=_interval(ends),
+        windows=len(gap_by_window),
+        windows_ahead=int(np.count_nonzero(gap_by_window > SAME)),
+        p=p,
+        p_holm=None,
+        significant=False,
+        why=why,
+    )
+
+
+def compare_all(ranked: Sequence[Played], resamples: int) -> list[Comparison]:
+    """Every two of the agents, with the p-values of those that could be tested corrected as one family.
+
+    Args:
+        ranked: the agents, best first.
+        resamples: for the intervals of the probability of improvement; 0: none.
+    """
+    comparisons = [_compare(a, b, resamples) for a, b in combinations(ranked, 2)]
+    adjusted = iter(inference.holm([c.p for c in comparisons if c.p is not None]))
+    corrected = [c if c.p is None else replace(c, p_holm=next(adjusted)) for c in comparisons]
+    return [replace(c, significant=c.p_holm is not None and c.p_holm <= ALPHA and not c.why) for c in corrected]
+
+
+def _paired(x: dict[Key, Floats], y: dict[Key, Floats]) -> dict[Key, tuple[Floats, Floats]]:
+    return {key: (x[key], y[key]) for key in x if key in y}
+
+
+def _gaps(pairs: dict[Key, tuple[Floats, Floats]]) -> Floats:
+    return np.array([x.mean() - y.mean() for x, y in pairs.values()])
+
+
+def _means_by(groups: NDArray[np.int64], values: Floats) -> Floats:
+    """The mean of each group's values, in the groups' order."""
+    return np.array([values[groups == group].mean() for group in np.unique(groups)])
+
+
+def open_ranks(s: Standing, comparisons: Sequence[Comparison], ranked: int) -> tuple[int | None, int | None]:
+    """The ranks that the comparisons leave open: behind all that are significantly better, before all that are worse.
+
+    As the tests hold together at 95 %, so do these intervals: all true ranks lie in them (Mogstad, Romano, Shaikh &
+    Wilhelm 2024, "Inference for Ranks"). A bootstrap of the ranks themselves would not do: of equal agents it shows
+    the order of the sample again and again, and calls it certain.
+    """
+    if s.rank is None:
+        return None, None
+    better = sum(c.significant and c.worse == s.agent for c in comparisons)
+    worse = sum(c.significant and c.better == s.agent for c in comparisons)
+    return 1 + better, ranked - worse
+
+
+def _interval(ends: tuple[float, float] | None) -> Interval | None:
+    return ends and Interval(*ends)
