@@ -8,6 +8,7 @@ import re
 import shutil
 import zlib
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from scripted_boards import HOSTILE, STAGES, filled, talker, tasks_of
 from typer.testing import CliRunner
 
 from fintrading_gym import cli
+from fintrading_gym.errors import MissingExtra
 from fintrading_gym.metrics import hindsight
 from fintrading_gym.report import page as pages
 from fintrading_gym.report.contents import contents
@@ -48,9 +50,9 @@ def board(tmp_path_factory):
     return filled(path, players, tasks_of(CELLS, ("adaptive", "risk_averse"), timesteps=12))
 
 
-def told(path, texts="all", audits=()):
-    stored = list(episodes(path))
-    return contents(stored, "Title", audits, texts)
+@cache
+def told(path, texts="all"):
+    return contents(list(episodes(path)), "Title", (), texts)
 
 
 def run(*words):
@@ -90,6 +92,21 @@ def test_a_part_of_the_board_holds_the_episodes_of_its_filters(board):
     wanted = [row for row in rows(board) if row["cell"] == "tsla_main" and row["persona"] in (None, "adaptive")]
     assert scores == {row["agent"]: pytest.approx(row["score"]) if row["score"] else None for row in wanted}
     assert {s["agent"] for s in parts[None, None, "masked"]} == {"committee:scripted/prose", "llm:scripted/prose"}
+
+
+def test_without_the_statistics_extra_there_is_the_ranking_and_the_line_that_installs_it(board, monkeypatch):
+    with_them = told(board)["worlds"][0]["parts"][0]
+
+    def missing(rows):
+        raise MissingExtra("What a board allows to conclude", "stats")
+
+    monkeypatch.setattr("fintrading_gym.report.contents.analyse", missing)
+    part = contents(list(episodes(board)), "Title", (), "none")["worlds"][0]["parts"][0]
+    assert [s["rank"] for s in part["standings"]] == [s["rank"] for s in with_them["standings"]]
+    assert (part["comparisons"], [s["intervals"] for s in part["standings"]]) == ([], [{}] * 6)
+    assert "pip install 'fintrading-gym[stats]'" in part["words"][0]
+    assert with_them["comparisons"]
+    assert any(s["intervals"] for s in with_them["standings"])
 
 
 def test_a_cost_that_is_unknown_is_not_nothing_and_who_asks_no_model_has_none(board):

@@ -9,9 +9,10 @@ import pytest
 from scripted_boards import HOSTILE, STAGES, filled, packs_to, prose, talker, tasks_of
 from test_report import AUDIT, broken, run
 
-from fintrading_gym import leaderboard
+from fintrading_gym import ranking
 from fintrading_gym.observations import PERSONAS
 from fintrading_gym.rollout import Task
+from fintrading_gym.statistics import analyse, in_words
 from fintrading_gym.store import episodes, rows
 from fintrading_gym.windows import EVALUATION
 
@@ -57,6 +58,11 @@ NAMELESS = """
 const named = (e) => e.getAttribute("aria-label") || e.getAttribute("aria-labelledby") || e.labels?.length;
 return [...document.querySelectorAll("button, a, select, input, summary, [tabindex='0']")]
   .filter((e) => e.checkVisibility() && !named(e) && !e.textContent.trim()).map((e) => e.outerHTML.slice(0, 80));
+"""
+# Of each agent, what its bar says.
+BARS = """
+return [...document.querySelectorAll("#board-table tr[data-agent]")]
+  .map((line) => [line.dataset.agent, line.querySelector(".bar")?.getAttribute("aria-label")]);
 """
 # A click in the middle of a day of the price chart's strip.
 CLICK = """
@@ -195,7 +201,7 @@ def page(browser, folder):
 
 def test_the_ranking_is_that_of_the_board_and_who_is_not_ranked_stands_apart_with_the_reason(page, folder):
     real = [row for row in rows(folder / "board.db") if row["world"] == "real"]
-    standings = leaderboard.rank(real, {"oracle"})
+    standings = ranking.rank(real)
     assert page.agents() == [s.agent for s in standings]
     apart = page.value("[...document.querySelectorAll('tbody.apart tr[data-agent]')].map((e) => e.dataset.agent)")
     assert apart == [s.agent for s in standings if s.why]
@@ -205,6 +211,22 @@ def test_the_ranking_is_that_of_the_board_and_who_is_not_ranked_stands_apart_wit
     assert any("decided only" in reason for reason in reasons)
     shown = dict(zip(page.agents(), page.texts("#board-table .c-score b"), strict=False))
     assert shown == {s.agent: f"{s.means['score']:.3f}" for s in standings if s.means}
+
+
+def test_bars_are_the_intervals_of_the_statistics_and_the_first_sentence_is_theirs(page, folder):
+    found = analyse([row for row in rows(folder / "board.db") if row["world"] == "real"])
+    told = dict(page.run(BARS))
+    for s in found.standings:
+        interval = s.intervals.get("score")
+        ends = f"95 % interval {interval.low:.3f} to {interval.high:.3f}" if interval else "no interval"
+        assert told[s.agent] == (ends if s.means else None)
+    assert page.one("#finding").text == f"{in_words(found)[0]}."
+    assert page.texts(".said li") == [f"{sentence}." for sentence in in_words(found)]
+    (one,) = [c for c in found.comparisons if {c.better, c.worse} == {"flat", "momentum"}]
+    page.choose("compare-body", "compared", one.worse)
+    line = next(line for line in page.texts(".compare tbody tr") if line.startswith(one.better))
+    assert f"\u2212{one.difference:.3f}" in line
+    assert line.endswith(one.why)
 
 
 def test_headings_sort_by_click_and_by_key_and_say_so(page, folder):

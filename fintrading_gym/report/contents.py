@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fintrading_gym import metrics
-from fintrading_gym.leaderboard import by_world, rank
+from fintrading_gym.errors import MissingExtra
 from fintrading_gym.ledger import Ledger
+from fintrading_gym.ranking import GAME, Standing, by_agent, by_world, left_out, place, rank
 from fintrading_gym.replies import ACTIONS, REASONS
+from fintrading_gym.statistics import analyse, in_words
 from fintrading_gym.store import OF_THE_RUN, Row, Stored, digest
-from fintrading_gym.windows import CELLS
 from fintrading_gym.worlds import WORLDS
 
 TEXTS = {  # how much of what was said goes into the page
@@ -21,8 +21,7 @@ TEXTS = {  # how much of what was said goes into the page
     "replies": "what was answered",
     "none": "nothing",
 }
-# What two episodes must share to be played on the same days by the same rules.
-GAME = ("world", "cell", "timesteps", "hold", "fill", "cost_bps", "data_sha256")
+OF_THE_TASK = {"world", "ticker", "first_day", "last_day", *GAME}  # columns that a market has, not an agent
 RULES = ("timesteps", "hold", "fill", "cost_bps")
 
 
@@ -54,7 +53,7 @@ def contents(stored: Sequence[Stored], title: str, audits: Sequence[Mapping[str,
             "reasons": REASONS | {"none": "The agent gave none."},
             "actions": ACTIONS,
             "worlds": worlds,
-            "agents": [_agent(name, [row for row in rows if row["agent"] == name]) for name in agents],
+            "agents": [_agent(name, by_agent(rows)[name]) for name in agents],
             "markets": list(markets.values()),
             "episodes": [_episode(one, agents, places) for one in stored],
             "audits": audits,
@@ -80,10 +79,10 @@ def _each(rows: Iterable[Row], name: str) -> list[Any]:
 
 
 def _board(rows: list[Row]) -> dict[str, Any]:
-    """One world's ranking, first over all its rows, then over each part of them that the page's filters can choose."""
+    """One world's ranking and what it allows to conclude, then the means of each part that the filters can choose."""
     cells, personas, identities = (_each(rows, name) for name in ("cell", "persona", "identity"))
-    parts = []
-    for cell, persona, identity in product((None, *cells), (None, *personas), (None, *identities)):
+    parts = [{"cell": None, "persona": None, "identity": None, **_concluded(rows)}]
+    for cell, persona, identity in list(product((None, *cells), (None, *personas), (None, *identities)))[1:]:
         # An agent that ignores the persona has played for each of them.
         chosen = [
             row
@@ -93,13 +92,32 @@ def _board(rows: list[Row]) -> dict[str, Any]:
             and identity in (None, row["identity"])
         ]
         if chosen:
-            parts.append({"cell": cell, "persona": persona, "identity": identity, "standings": _standings(chosen)})
+            parts.append(
+                {"cell": cell, "persona": persona, "identity": identity, "standings": _told(rank(chosen), chosen)}
+            )
     return {"cells": cells, "personas": personas, "identities": identities, "parts": parts}
 
 
-def _standings(rows: list[Row]) -> list[dict[str, Any]]:
-    ranked = rank(rows, {row["agent"] for row in rows if not row["ranked"]})
-    return [asdict(s) | _counted([row for row in rows if row["agent"] == s.agent]) for s in ranked]
+def _concluded(rows: list[Row]) -> dict[str, Any]:
+    """The whole ranking with its statistics; without what they need, the ranking and the line that installs it."""
+    others = left_out(rows)
+    try:
+        found = analyse(rows)
+    except MissingExtra as missing:
+        return {"standings": _told(rank(rows), rows), "comparisons": [], "words": [str(missing)], "left_out": others}
+    return {
+        "standings": _told(found.standings, rows),
+        "comparisons": [asdict(one) for one in found.comparisons],
+        "words": in_words(found),
+        "trials": found.trials,
+        "windows": found.windows,
+        "left_out": others,
+    }
+
+
+def _told(standings: Iterable[Standing], rows: list[Row]) -> list[dict[str, Any]]:
+    its = by_agent(rows)
+    return [asdict(s) | _counted(its[s.agent]) for s in standings]
 
 
 def _counted(rows: list[Row]) -> dict[str, Any]:
@@ -124,7 +142,7 @@ def _sum(rows: list[Row], *names: str) -> float | None:
 
 def _agent(name: str, rows: list[Row]) -> dict[str, Any]:
     """What is the same in all rows of an agent and no number: its model, its prompts' hash, until when it learned."""
-    same = {key: value for key, value in rows[0].items() if isinstance(value, str) and key not in GAME}
+    same = {key: value for key, value in rows[0].items() if isinstance(value, str) and key not in OF_THE_TASK}
     same = {key: value for key, value in same.items() if all(row.get(key) == value for row in rows)}
     leaks = [row["first_leak"] for row in rows if row.get("first_leak")]
     return {"name": name, "facts": same, "first_leak": leaks[0] if leaks else None}
@@ -133,17 +151,17 @@ def _agent(name: str, rows: list[Row]) -> dict[str, Any]:
 # ----------------------------------------------------------------------------------- markets and days
 
 
-def _place(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name in GAME)
+def _market_of(row: Row) -> tuple[Any, ...]:
+    return (row["world"], *place(row))
 
 
 def _markets(stored: Iterable[Stored]) -> dict[tuple[Any, ...], dict[str, Any]]:
     """The days that were played, once for all who played them by the same rules: prices, and what they allowed."""
     longest: dict[tuple[Any, ...], Stored] = {}
     for one in stored:  # of an episode that was broken off the days are the first ones
-        there = longest.setdefault(_place(one.row), one)
+        there = longest.setdefault(_market_of(one.row), one)
         if len(one.episode.ledger.date) > len(there.episode.ledger.date):
-            longest[_place(one.row)] = one
+            longest[_market_of(one.row)] = one
     markets = {place: _market(one.row, one.episode.ledger) for place, one in longest.items()}
     for market in markets.values():
         twins = [
@@ -159,9 +177,8 @@ def _market(row: Row, days: Ledger) -> dict[str, Any]:
     rules: dict[str, Any] = {"overnight": days.overnight, "hold": row["hold"], "cost_bps": row["cost_bps"]}
     best_positions, best_earned = metrics.earned(move, metrics.hindsight(move, **rules)[0], **rules)
     always = np.full(len(move), ACTIONS.index("buy"))
-    told = {name: row[name] for name in GAME}
+    told = {name: row[name] for name in ("world", "ticker", *GAME)}
     return told | {
-        "ticker": _ticker(row["cell"]),
         "dates": days.date,
         "closes": [*days.price, *(days.price[-1] * np.exp(move[-1:])).tolist()] if days.date else [],
         "buy_and_hold": _whole(metrics.earned(move, always, **rules)[1].tolist()),
@@ -170,17 +187,12 @@ def _market(row: Row, days: Ledger) -> dict[str, Any]:
     }
 
 
-def _ticker(cell: str) -> str:
-    """Whose prices a cell holds, by its name: a file of prices may be gone."""
-    return CELLS[cell].ticker if cell in CELLS else Path(cell.rsplit(":", 2)[0]).stem.upper()
-
-
 def _episode(one: Stored, agents: list[str], places: list[tuple[Any, ...]]) -> dict[str, Any]:
     ledger, row = one.episode.ledger, one.row
-    apart = {*GAME, *OF_THE_RUN, "agent", "persona", "seed", "identity", "failure"}
+    apart = {*OF_THE_TASK, *OF_THE_RUN, "agent", "persona", "seed", "identity", "failure"}
     return {
         "agent": agents.index(row["agent"]),
-        "market": places.index(_place(row)),
+        "market": places.index(_market_of(row)),
         "persona": row["persona"],
         "seed": row["seed"],
         "identity": row["identity"],

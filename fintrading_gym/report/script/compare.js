@@ -3,46 +3,49 @@
 let compared = ""; // the agent whose comparisons are shown
 
 function showCompare() {
-  const { comparisons, windows, trials } = world();
-  const names = [...new Set((comparisons ?? []).flatMap((one) => [one.better, one.worse]))];
-  if (!names.length) {
-    at("compare-body").replaceChildren(make("p", { class: "hint" }, "There are no two ranked agents to compare."));
+  const { comparisons, words } = world().parts[0];
+  const names = new Set(comparisons.flatMap((one) => [one.better, one.worse]));
+  const order = world().parts[0].standings.map((s) => s.agent).filter((name) => names.has(name));
+  const said = words.length ? words : ["There are no two ranked agents to compare"];
+  const list = make("ul", { class: "said" }, said.map((word) => make("li", {}, `${word}.`)));
+  if (!order.length) {
+    at("compare-body").replaceChildren(list);
     return;
   }
-  const order = world().parts[0].standings.map((s) => s.agent).filter((name) => names.includes(name));
-  if (!order.includes(compared)) compared = order[0];
-  const found = comparisons.filter((one) => one.significant).length;
-  const tested = comparisons.filter((one) => one.p !== null).length;
-  const line = (other) => {
-    const one = comparisons.find((its) => [its.better, its.worse].includes(other) && [its.better, its.worse].includes(compared));
-    const turn = one.better === compared ? 1 : -1;
-    const interval = one.interval && (turn > 0 ? [one.interval.low, one.interval.high] : [-one.interval.high, -one.interval.low]);
-    const better = turn > 0 ? one.improvement : 1 - one.improvement;
-    return make("tr", {},
-      make("th", { scope: "row" }, other),
-      make("td", {}, signed(turn * one.difference)),
-      make("td", {}, interval ? `${signed(interval[0])} .. ${signed(interval[1])}` : "\u2013"),
-      make("td", {}, percent(better)),
-      make("td", {}, one.p === null ? "\u2013" : fixed(one.p)),
-      make("td", {}, one.p_holm === null ? "\u2013" : fixed(one.p_holm)),
-      make("td", {}, `${one.pairs} ${one.pair}`),
-      make("td", { class: one.significant ? "strong" : "quiet" }, one.significant ? (turn > 0 ? "better" : "worse") : one.why || "no difference shown"));
+  if (!names.has(compared)) compared = order[0];
+  const chosen = (name) => {
+    compared = name;
+    showCompare();
+    at("compare-body").querySelector("select").focus();
   };
-  const heads = ["against", "difference in score", "95 % interval", "wins", "p", "p, Holm", "pairs", "so it is"];
+  const heads = ["against", "difference in score", "95 % interval", "wins", "windows", "p, corrected", "pairs", "so it is"];
   at("compare-body").replaceChildren(
-    make("p", {}, found
-      ? `${found} of ${comparisons.length} pairs of agents differ significantly at 5 %, corrected for all ${tested} tests.`
-      : `No pair of agents differs significantly at 5 %: ${tested} of ${comparisons.length} pairs could be tested, and all tests are corrected for one another.`,
-    ` ${windows} independent ${windows === 1 ? "window" : "windows"} of days, ${trials} ${trials === 1 ? "try" : "tries"} of agents and settings.`),
-    make("form", { class: "filters", submit: (event) => event.preventDefault() }, choice("agent", "compared", order.map((name) => [name, name]), compared, (value) => {
-      compared = value;
-      showCompare();
-      at("compare-body").querySelector("select").focus();
-    })),
+    list,
+    make("form", { class: "filters", submit: (event) => event.preventDefault() },
+      choice("agent", "compared", order.map((name) => [name, name]), compared, chosen)),
     make("div", { class: "scroll", tabindex: "0", role: "region", "aria-labelledby": "compare-title" }, make("table", { class: "compare" },
       make("thead", {}, make("tr", {}, heads.map((name) => make("th", { scope: "col" }, name)))),
-      make("tbody", {}, order.filter((name) => name !== compared).map(line)))),
-    make("p", { class: "hint" }, "Paired Wilcoxon tests on the scores of the same tasks; wins: the chance that an episode of the one " +
-      "beats one of the other."),
+      make("tbody", {}, order.filter((name) => name !== compared).map((other) => comparison(other, comparisons))))),
+    make("p", { class: "hint" }, "Difference: mean over the pairs, positive where the agent is ahead of the other. Wins: the " +
+      "chance that an episode of it beats one of the other on the same task. Windows: of days, those that are independent of one another. p: " +
+      "Wilcoxon's signed rank, corrected by Holm for all tests of the board."),
   );
+}
+
+function comparison(other, comparisons) {
+  const one = comparisons.find((its) => [its.better, its.worse].includes(other) && [its.better, its.worse].includes(compared));
+  const ahead = one.better === compared;
+  const turned = (interval, turn) => interval && (ahead ? [interval.low, interval.high] : [turn(interval.high), turn(interval.low)]);
+  const difference = turned(one.interval, (n) => -n), wins = turned(one.improvement_interval, (n) => 1 - n);
+  const cells = [
+    signed(ahead ? one.difference : -one.difference),
+    difference ? `${signed(difference[0])} .. ${signed(difference[1])}` : "\u2013",
+    percent(ahead ? one.improvement : 1 - one.improvement) + (wins ? ` (${percent(wins[0])} .. ${percent(wins[1])})` : ""),
+    `${ahead ? "ahead" : "behind"} in ${one.windows_ahead} of ${one.windows}`,
+    one.p_holm === null ? "\u2013" : one.p_holm < 0.001 ? "< 0.001" : fixed(one.p_holm),
+    `${one.pairs} ${one.pair}`,
+  ];
+  const verdict = one.significant ? (ahead ? "better" : "worse") : one.why || "not shown to differ";
+  return make("tr", {}, make("th", { scope: "row" }, breakable(other)), cells.map((cell) => make("td", {}, cell)),
+    make("td", { class: one.significant ? "strong" : "quiet" }, verdict));
 }

@@ -63,7 +63,7 @@ function labelled(points, x, y, width, bottom) {
     const line = [...Array(60).keys()].map((step) => py + 4 + (step % 2 ? -7 : 7) * Math.ceil(step / 2)).find(free) ?? py + 4;
     taken.push({ line, from, to });
     return [
-      interval && draw("line", { class: "interval thin", stroke: colour(k), x1: px, x2: px, y1: y(interval.low), y2: y(interval.high) }),
+      interval && draw("line", { class: "interval thin", color: colour(k), x1: px, x2: px, y1: y(interval.low), y2: y(interval.high) }),
       draw("circle", { cx: px, cy: py, r: 5, fill: s.rank === null ? "var(--page)" : colour(k), stroke: colour(k), "stroke-width": 2 },
         draw("title", {}, `${s.agent}: score ${fixed(s.means.score)}, ${typeof point.cost === "number" ? `${money(point.cost)} USD` : point.cost}`)),
       Math.abs(line - py - 4) > 5 && draw("line", { class: "grid", x1: px, y1: py, x2: turned ? px - 12 : px + 12, y2: line - 4 }),

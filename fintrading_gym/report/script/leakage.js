@@ -24,7 +24,7 @@ function card(agent, s) {
     ...(agent.facts.prompt_sha256 ? [["prompts, sha256", make("code", {}, agent.facts.prompt_sha256)]] : []),
     ...(agent.facts.note ? [["note", agent.facts.note]] : []),
   ]);
-  return make("article", { class: "card" }, make("h3", {}, agent.name), agent.facts.model && make("p", { class: "model" }, agent.facts.model), facts,
+  return make("article", { class: "card" }, make("h3", {}, agent.name), agent.facts.model && !agent.name.includes(agent.facts.model) && make("p", { class: "model" }, agent.facts.model), facts,
     audit ? auditPart(audit) : make("p", { class: "hint" }, "Not audited: what of its score is memory is unknown."));
 }
 

@@ -12,6 +12,8 @@ function showHead() {
   at("lead").replaceChildren(`${many(board.agents.length, "agent")}, ${many(cells.size, "cell")}` +
     `${personas.size ? `, ${many(personas.size, "persona")}` : ""}: ${many(decisions, "decision")} to buy, sell or hold one stock`,
     ...(dates.length ? [", ", make("span", { class: "nobreak" }, `${dates[0]} to ${dates[dates.length - 1]}`)] : []), ".");
+  const said = board.worlds[0].parts[0].words[0];
+  at("finding").textContent = said ? `${said}.` : "";
   const chips = [many(episodes, "episode") + (failed ? `, ${failed} failed` : ""), `version ${board.versions.join(", ")}`,
     `shown: ${board.identities.join(", ") || "nothing"}`, `rows ${board.rows_sha256.slice(0, 12)}`];
   at("chips").replaceChildren(...chips.map((chip) => make("li", {}, chip)));
@@ -21,7 +23,8 @@ function showHead() {
     ["rows, sha256", make("code", {}, board.rows_sha256)],
     ...data.map((market) => [`prices of ${market.ticker}${market.world === "real" ? "" : ` (${market.world})`}, sha256`, make("code", {}, market.data_sha256)]),
     ["version", board.versions.join(", ")],
-    ["agents and settings tried", whole(board.worlds[0].trials ?? board.agents.length)],
+    ["agents and settings tried", whole(board.worlds[0].parts[0].trials)],
+    ["independent windows of days", whole(board.worlds[0].parts[0].windows)],
     ["decisions in an episode", rule("timesteps") || "to the window's end"],
     ["hold rule", rule("hold")], ["filled at", rule("fill")], ["costs, basis points", rule("cost_bps")],
     ["guard levels", board.identities.join(", ") || "nothing was shown"],

@@ -4,12 +4,13 @@ const mean = (name) => (s) => s.means[name] ?? null;
 // Of a column: what it shows, whether more of it is better, how it is written, and what it says.
 const COLUMNS = [
   { id: "rank", label: "#", value: (s) => s.rank, better: "less", cell: (s, part) => rankCell(s, part),
-    says: "Rank by mean score over the whole board. With a range: the ranks that the comparisons leave open." },
+    says: "Rank by mean score over the whole board, and the ranks that the comparisons of agents leave open." },
   { id: "agent", label: "agent", value: (s) => s.agent, better: "less", cell: (s) => agentCell(s),
     says: "Name, and model where there is one. Opens its days." },
   { id: "score", label: "score", value: mean("score"), better: "more", cell: (s, part, scale) => scoreCell(s, scale),
     says: "Mean of four numbers in 0..1: cumulative return, Sharpe, stability (1 − drawdown), discipline. The bar is " +
-      "the 95 % interval, the tick doing nothing, which scores 0.708." },
+      "the 95 % interval, over seeds (the agent's own chance) or over days (the market's); the dotted line is doing " +
+      "nothing, which scores 0.708." },
   { id: "cr", label: "CR", value: mean("cumulative_return"), better: "more", write: (n) => signed(n, 2),
     says: "Cumulative log return, mean over the episodes." },
   { id: "excess", label: "excess", value: mean("excess"), better: "more", write: (n) => signed(n, 2),
@@ -50,7 +51,8 @@ function showRanking() {
   const all = part?.standings ?? [];
   const words = state.find.toLowerCase();
   const found = all.filter((s) => `${s.agent} ${facts(s).model ?? ""}`.toLowerCase().includes(words));
-  const why = new Map(official.standings.map((s) => [s.agent, s.why]));
+  // Nobody is ranked where nothing happened; the page says so once.
+  const why = new Map(official.standings.map((s) => [s.agent, s.why.endsWith("never happened") ? "" : s.why]));
   const columns = COLUMNS.filter((column) => column.id !== "dsr" || all.some((s) => s.deflated_sharpe != null));
   const scale = scoreScale(all);
   const groups = [found.filter((s) => !why.get(s.agent)), found.filter((s) => why.get(s.agent))];
@@ -76,7 +78,12 @@ function showPart(part, official, found) {
   const count = (one) => one.standings.reduce((sum, s) => sum + s.episodes, 0);
   let told = "";
   if (!part) told = "No episode is of this kind.";
-  else if (part !== official) {
+  else if (part === official) {
+    told = [
+      state.world !== "real" && "Nobody is ranked in a world that never happened.",
+      part.left_out.length && `Left out, since most of the agents have not played it: ${part.left_out.join(", ")}.`,
+    ].filter(Boolean).join(" ");
+  } else {
     told = `A part of the board: ${count(part)} of ${count(official)} episodes. Ranks and intervals stand on the whole ` +
       "board alone: whoever looks at many parts finds a winner in one of them by luck.";
   }
