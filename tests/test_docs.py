@@ -1,9 +1,13 @@
 """The pages of docs/: snippets run and print what is said, and tables name all that there is."""
 
 import contextlib
+import inspect
 import io
 import json
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,8 @@ from fintrading_agents.models.reply import KINDS, STRUCTURED
 from fintrading_agents.models.scripted import SCRIPTS
 from fintrading_agents.models.session import Settings
 from fintrading_gym.flags import MODEL_FLAGS
+from fintrading_gym.report.command import report
+from fintrading_gym.report.contents import TEXTS
 from fintrading_gym.rollout import find_player
 
 MODELS = (Path(__file__).resolve().parent.parent / "docs/models.md").read_text()
@@ -56,3 +62,26 @@ def test_every_flag_of_models_is_an_option_that_the_seat_takes():
     assert MODEL_FLAGS.keys() <= set(find_player("llm:openai/x").traits.options)
     settings = Settings()
     assert (settings.attempts, settings.timeout, settings.in_flight) == (5, 120, 12)  # as the page says
+
+
+def the_page():
+    """The section about the page of a board."""
+    page = (Path(__file__).resolve().parent.parent / "docs/leaderboard.md").read_text()
+    return re.search(r"^## The page\n(.*?)(?=^## |\Z)", page, re.S | re.M)[1]
+
+
+def test_the_commands_that_make_a_page_run_in_turn(tmp_path):
+    commands = re.search(r"^```bash\n(.*?)^```", the_page(), re.S | re.M)[1].splitlines()
+    program = Path(sys.executable).with_name("fintrading")
+    for command in commands:
+        words = shlex.split(command, comments=True)[1:]
+        done = subprocess.run([program, *words], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "board.html").read_text().startswith("<!doctype html>")
+
+
+def test_every_option_of_a_page_is_told():
+    options = inspect.signature(report).parameters.keys() - {"board"}
+    written = {"audits": "audit"}
+    assert [name for name in options if f"`--{written.get(name, name)} " not in the_page()] == []
+    assert all(f"`{name}`" in the_page() or f"--texts {name}`" in the_page() for name in TEXTS)
