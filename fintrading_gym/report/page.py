@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-SCRIPTS = ("data", "dom", "state", "ranking", "compare", "charts", "days", "day", "cost", "leakage", "main")
+SCRIPTS = ("data", "dom", "state", "columns", "ranking", "compare", "charts", "days", "day", "cost", "leakage", "main")
 # Nothing is loaded, sent or framed; only this style and this script count; and a text that would be read as HTML by the
 # script is refused by the browser itself (trusted types).
 POLICY = (

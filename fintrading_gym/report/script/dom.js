@@ -20,9 +20,10 @@ function filled(node, properties, children) {
 
 const at = (id) => document.getElementById(id);
 const MINUS = "\u2212";
+const DASH = "\u2013";
 
 function fixed(number, digits = 3) {
-  if (number === null || number === undefined) return "\u2013";
+  if (number === null || number === undefined) return DASH;
   const text = Math.abs(number).toFixed(digits);
   return number < 0 && Number(text) !== 0 ? MINUS + text : text;
 }
@@ -33,7 +34,10 @@ function signed(number, digits = 3) {
 }
 
 const percent = (fraction, digits = 0) => `${fixed(100 * fraction, digits)} %`;
-const whole = (number) => (number === null || number === undefined ? "\u2013" : Math.round(number).toLocaleString("en"));
+const whole = (number) => (number == null ? DASH : Math.round(number).toLocaleString("en"));
+
+const compact = (number) =>
+  number === null ? DASH : number.toLocaleString("en", { notation: "compact", maximumSignificantDigits: 3 });
 
 function money(usd) {
   if (usd === null || usd === undefined) return "unknown";
@@ -43,7 +47,8 @@ function money(usd) {
 // A value of a log or a row, whatever it is, as one line.
 function plain(value) {
   if (value === null || value === undefined) return "unknown";
-  if (typeof value === "number") return Number.isInteger(value) ? String(value) : fixed(value, Math.abs(value) < 0.01 ? 6 : 4);
+  if (Number.isInteger(value)) return String(value);
+  if (typeof value === "number") return fixed(value, Math.abs(value) < 0.01 ? 6 : 4);
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
@@ -52,6 +57,38 @@ const breakable = (name) => name.split(/(?<=[:/_-])/).flatMap((part, k) => (k ? 
 
 function definitions(list, pairs) {
   list.replaceChildren(...pairs.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+}
+
+const hint = (...told) => make("p", { class: "hint" }, told);
+const warning = (...told) => make("p", { class: "alert" }, told);
+const folded = (summary, open, ...content) => make("details", { open }, make("summary", {}, summary), content);
+
+// Fill a table: headings, and rows whose first cell names them.
+function fillTable(table, heads, rows) {
+  table.replaceChildren(
+    make(
+      "thead",
+      {},
+      make(
+        "tr",
+        {},
+        heads.map((name) => make("th", { scope: "col" }, name)),
+      ),
+    ),
+    make(
+      "tbody",
+      {},
+      rows.map(([first, ...rest]) => make("tr", {}, make("th", { scope: "row" }, first), cells(rest))),
+    ),
+  );
+}
+const cells = (contents) => contents.map((content) => make("td", {}, content));
+
+// A table that scrolls sideways where it is too wide, by keys too.
+function scrollingTable(label, kind, heads, rows) {
+  const table = make("table", { class: kind });
+  fillTable(table, heads, rows);
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, table);
 }
 
 function choice(label, name, options, value, onchange) {

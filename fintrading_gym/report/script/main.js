@@ -3,46 +3,79 @@
 let board = null;
 
 function showHead() {
-  const episodes = board.episodes.length, cells = new Set(board.markets.map((market) => market.cell));
-  const failed = board.episodes.filter((episode) => episode.failure !== null).length;
-  const personas = new Set(board.episodes.map((episode) => episode.persona).filter(Boolean));
-  const dates = board.markets.flatMap((market) => market.dates).sort();
   const many = (count, word) => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;
-  const decisions = board.episodes.reduce((sum, one) => sum + one.actions.length, 0);
-  at("lead").replaceChildren(`${many(board.agents.length, "agent")}, ${many(cells.size, "cell")}` +
-    `${personas.size ? `, ${many(personas.size, "persona")}` : ""}: ${many(decisions, "decision")} to buy, sell or hold one stock`,
-    ...(dates.length ? [", ", make("span", { class: "nobreak" }, `${dates[0]} to ${dates[dates.length - 1]}`)] : []), ".");
-  const said = board.worlds[0].parts[0].words[0];
-  at("finding").textContent = said ? `${said}.` : "";
-  const chips = [many(episodes, "episode") + (failed ? `, ${failed} failed` : ""), `version ${board.versions.join(", ")}`,
-    `shown: ${board.identities.join(", ") || "nothing"}`, `rows ${board.rows_sha256.slice(0, 12)}`];
+  const different = (items, name) => new Set(items.map((item) => item[name]).filter((value) => value !== null)).size;
+  const { episodes, markets, agents } = board;
+  const personas = different(episodes, "persona");
+  const decisions = episodes.reduce((sum, one) => sum + one.actions.length, 0);
+  const dates = markets.flatMap((market) => market.dates).sort();
+  const span = make("span", { class: "nobreak" }, `${dates[0]} to ${dates[dates.length - 1]}`);
+  at("lead").replaceChildren(
+    `${many(agents.length, "agent")}, ${many(different(markets, "cell"), "cell")}`,
+    personas ? `, ${many(personas, "persona")}` : "",
+    `: ${many(decisions, "decision")} to buy, sell or hold one stock`,
+    ...(dates.length ? [", ", span] : []),
+    ".",
+  );
+  const finding = board.worlds[0].parts[0].words[0];
+  at("finding").textContent = finding ? `${finding}.` : "";
+  const failed = episodes.filter((episode) => episode.failure !== null).length;
+  const chips = [
+    many(episodes.length, "episode") + (failed ? `, ${failed} failed` : ""),
+    `version ${board.versions.join(", ")}`,
+    `shown: ${board.identities.join(", ") || "nothing"}`,
+    `rows ${board.rows_sha256.slice(0, 12)}`,
+  ];
   at("chips").replaceChildren(...chips.map((chip) => make("li", {}, chip)));
-  const data = [...new Map(board.markets.map((market) => [`${market.world} ${market.ticker} ${market.data_sha256}`, market])).values()];
-  const rule = (name, write = plain) => board.rules[name].map(write).join(", ");
-  definitions(at("facts"), [
+  definitions(at("facts"), boardFacts());
+  definitions(
+    at("columns"),
+    COLUMNS.map((column) => [column.label, column.says]),
+  );
+}
+
+const TEXTS = { all: "as sent and as answered", replies: "as answered; what was sent was left out", none: "left out" };
+
+// What exactly was played.
+function boardFacts() {
+  const { trials, windows } = board.worlds[0].parts[0];
+  const rule = (name) => board.rules[name].map(plain).join(", ");
+  const prices = new Map(
+    board.markets.map(({ world: its, ticker, data_sha256: sha256 }) => [
+      `${sha256} ${its}`,
+      [`prices of ${ticker}${its === "real" ? "" : ` (${its})`}, sha256`, make("code", {}, sha256)],
+    ]),
+  );
+  return [
     ["rows, sha256", make("code", {}, board.rows_sha256)],
-    ...data.map((market) => [`prices of ${market.ticker}${market.world === "real" ? "" : ` (${market.world})`}, sha256`, make("code", {}, market.data_sha256)]),
+    ...prices.values(),
     ["version", board.versions.join(", ")],
-    ["agents and settings tried", whole(board.worlds[0].parts[0].trials)],
-    ["independent windows of days", whole(board.worlds[0].parts[0].windows)],
+    ["agents and settings tried", whole(trials)],
+    ["independent windows of days", whole(windows)],
     ["decisions in an episode", rule("timesteps") || "to the window's end"],
-    ["hold rule", rule("hold")], ["filled at", rule("fill")], ["costs, basis points", rule("cost_bps")],
+    ["hold rule", rule("hold")],
+    ["filled at", rule("fill")],
+    ["costs, basis points", rule("cost_bps")],
     ["guard levels", board.identities.join(", ") || "nothing was shown"],
-    ["texts of the days", { all: "as sent and as answered", replies: "as answered; what was sent was left out", none: "left out" }[board.texts]],
-  ]);
-  definitions(at("columns"), COLUMNS.map((column) => [column.label, column.says]));
+    ["texts of the days", TEXTS[board.texts]],
+  ];
 }
 
 function watch() {
   document.addEventListener("keydown", (event) => {
     if (!at("day").open) return;
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    const focus = document.activeElement;
+    const held = event.altKey || event.ctrlKey || event.metaKey;
     if (event.key === "Escape") closeDay();
-    else if (step && at("day").contains(document.activeElement) && document.activeElement.tagName !== "PRE" && !event.altKey && !event.ctrlKey && !event.metaKey) openDay(cursor + step);
+    else if (step && !held && at("day").contains(focus) && focus.tagName !== "PRE") openDay(cursor + step);
     else return;
     event.preventDefault();
   });
-  at("day").addEventListener("cancel", (event) => { event.preventDefault(); closeDay(); });
+  at("day").addEventListener("cancel", (event) => {
+    event.preventDefault();
+    closeDay();
+  });
   at("ledger").addEventListener("toggle", () => at("ledger").open && shown && showLedger());
   window.addEventListener("hashchange", () => {
     if (!location.hash.includes("=")) return;

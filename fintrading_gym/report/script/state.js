@@ -1,8 +1,18 @@
 // What is shown, kept in the address behind #, so that a link opens the same day.
 
 const state = {
-  world: "real", cell: "", persona: "", identity: "", find: "", sort: "rank", down: "", // the ranking
-  agent: "", market: "", who: "", seed: "", day: "", // day by day
+  world: "real",
+  cell: "",
+  persona: "",
+  identity: "",
+  find: "",
+  sort: "rank",
+  down: "", // the ranking
+  agent: "",
+  market: "",
+  who: "",
+  seed: "",
+  day: "", // day by day
 };
 const usual = { ...state };
 const hidden = new Set(); // curves that are not drawn: names of agents, keys of references
