@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,7 @@ def rank(rows: Iterable[Row]) -> list[Standing]:
 
 def task_mean(episodes: dict[BoardTask, list[Row]], name: str) -> float:
     """Mean over the tasks of the mean over each task's episodes."""
-    return float(np.mean([np.mean([row[name] for row in its]) for its in episodes.values()]))
+    return fmean(fmean(row[name] for row in its) for its in episodes.values())
 
 
 def _standing(agent: str, rows: list[Row], tasks: set[BoardTask]) -> Standing:
