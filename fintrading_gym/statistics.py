@@ -90,8 +90,7 @@ def in_words(found: Statistics) -> list[str]:
     if untested:
         left = f"{untested} pairs of agents are" if untested > 1 else "One pair of agents is"
         said.append(
-            f"{left} not tested: below {FEWEST_PAIRS} pairs nothing can be significant, and where one of the two plays"
-            " each task once a pair is a window"
+            f"{left} not tested: it takes {FEWEST_PAIRS} meetings, and who plays each task once has one a window"
         )
     first = [s.agent for s in found.standings if s.rank == 1]
     behind = {c.worse for c in differ if c.better in first}
@@ -100,8 +99,8 @@ def in_words(found: Statistics) -> list[str]:
         said.append(f"Not shown to be worse than the first ({', '.join(first)}): {', '.join(level)}")
     if any(c.pair == "episodes" for c in differ):
         said.append(
-            "A difference between episodes is one on these windows. Whether it would show on others is a question for"
-            f" many windows; here there are {found.windows}"
+            "A difference between episodes is one on these windows; whether it would show on others takes many, and here"
+            f" there are {found.windows}"
         )
     return said
 

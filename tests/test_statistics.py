@@ -222,7 +222,7 @@ def test_an_agent_that_is_really_better_is_found_and_its_rank_is_closed():
     assert (found.standings[0].agent, found.standings[0].rank_low, found.standings[0].rank_high) == ("b", 1, 1)
     assert {(s.rank_low, s.rank_high) for s in found.standings[1:]} == {(2, 3)}
     assert in_words(found)[0].startswith("2 of 3 tested pairs of agents differ by more than chance")
-    assert in_words(found)[-1].endswith("here there are 4")
+    assert in_words(found)[-1].endswith("takes many, and here there are 4")
 
 
 # -------------------------------------------------------------------------------- what a pair is
