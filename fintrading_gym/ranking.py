@@ -167,6 +167,8 @@ def _why_unranked(rows: list[Row], means: dict[str, float]) -> str:
         return f"{len(failed)} of {len(rows)} episodes failed ({failed[0]})"
     if leaky := [row for row in rows if row.get("leaks")]:
         return f"{len(leaky)} of {len(rows)} episodes tell who or when ({leaky[0]['first_leak']})"
+    if len(views := sorted({str(row["identity"]) for row in rows})) > 1:
+        return f"is several players under one name, shown identity={' and '.join(views)}"
     for row in rows:
         for fact, what in SEEN.items():
             if (day := row.get(fact)) is None:

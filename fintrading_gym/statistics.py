@@ -99,8 +99,8 @@ def in_words(found: Statistics) -> list[str]:
         said.append(f"Not shown to be worse than the first ({', '.join(first)}): {', '.join(level)}")
     if any(c.pair == "episodes" for c in differ):
         said.append(
-            "A difference between episodes is one on these windows; whether it would show on others takes many, and here"
-            f" there are {found.windows}"
+            "A difference between episodes is one on these windows; to see whether it shows on others takes many,"
+            f" and here there are {found.windows}"
         )
     return said
 

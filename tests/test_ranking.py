@@ -92,6 +92,7 @@ GATES = {
         "trained_until": "2022-01-02",
         "selected_until": "2022-06-30",
     },
+    "is several players under one name, shown identity=masked and real": {"identity": "masked"},
     "says trained_until='last year', which is no day YYYY-MM-DD": {"trained_until": "last year"},
     "decided only 90% of its days, and 95% are needed": {"coverage": 0.8},
 }
