@@ -157,9 +157,9 @@ def _means_by(groups: NDArray[np.int64], values: Floats) -> Floats:
 def open_ranks(s: Standing, comparisons: Sequence[Comparison], ranked: int) -> tuple[int | None, int | None]:
     """The ranks that the comparisons leave open: behind all that are significantly better, before all that are worse.
 
-    As the tests hold together at 95 %, so do these intervals: all true ranks lie in them (Mogstad, Romano, Shaikh &
-    Wilhelm 2024, "Inference for Ranks"). A bootstrap of the ranks themselves would not do: of equal agents it shows
-    the order of the sample again and again, and calls it certain.
+    As the tests hold together at 95 %, so do these intervals of all agents at once (Mogstad, Romano, Shaikh & Wilhelm
+    2024, "Inference for Ranks"). A bootstrap of the ranks themselves would not do: of equal agents it shows the order
+    of the sample again and again, and calls it certain.
     """
     if s.rank is None:
         return None, None

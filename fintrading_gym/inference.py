@@ -20,6 +20,7 @@ Ends = tuple[float, float]
 LEVEL = 0.95  # of every interval
 ALPHA = 0.05  # of a family of tests
 FEWEST_PAIRS = 6  # 2 / 2**5 > ALPHA: five pairs are never significant, whatever they are
+EXACT = 200  # pairs; more would take a moment
 FEWEST_DAYS = 10  # below it a block's length cannot be told
 SAME = 1e-9  # scores that differ by less are equal: they are sums of the same numbers in another order
 EULER = 0.5772156649015329
@@ -80,19 +81,35 @@ def resampled_days(series: Floats, count: int, stream: int = 0) -> NDArray[np.in
 def signed_rank(differences: Floats) -> tuple[float, int]:
     """Wilcoxon's signed-rank test that differences lie symmetrically around 0.
 
-    Differences of 0 are left out. Exact up to 50 differences, or 13 where some are equal in size; else the normal
-    approximation with its corrections for ties and continuity.
+    Differences of 0 are left out, and equal sizes share their mean rank. Exact, with ties too, up to EXACT
+    differences (scipy is so without ties only, or by going through all signs); beyond it scipy's approximation.
 
     Returns:
         The two-sided p, and the sign of the rank sum: 1, -1, or 0.
     """
-    rounded = np.round(differences / SAME) * SAME  # so that equal differences are ties
-    apart = rounded[rounded != 0]
+    apart = np.round(differences / SAME) * SAME  # so that equal differences are ties
+    apart = apart[apart != 0]
     if not len(apart):
         return 1.0, 0
     stats = extra("scipy.stats")
-    balance = float(np.sum(np.sign(apart) * stats.rankdata(np.abs(apart))))
-    return min(float(stats.wilcoxon(apart, correction=True).pvalue), 1.0), int(np.sign(balance))
+    ranks = np.rint(2 * stats.rankdata(np.abs(apart))).astype(int)  # twice the ranks: whole numbers
+    gained, whole = int(ranks[apart > 0].sum()), int(ranks.sum())
+    if len(apart) > EXACT:
+        p = float(stats.wilcoxon(apart, method="asymptotic", correction=True).pvalue)
+    else:
+        p = 2 * _at_most(min(gained, whole - gained), ranks)
+    return min(p, 1.0), int(np.sign(2 * gained - whole))
+
+
+def _at_most(gained: int, ranks: NDArray[np.int64]) -> float:
+    """The probability that fair coins gain that much of the ranks or less."""
+    chance = np.zeros(gained + 1)  # of each sum
+    chance[0] = 1.0
+    for rank in ranks:
+        halved = chance / 2
+        chance = halved.copy()
+        chance[rank:] += halved[:-rank]
+    return float(chance.sum())
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -166,11 +183,14 @@ def deflated_sharpe(sharpe: float, days: int, skew: float, kurtosis: float, to_b
 
 
 def moments(returns: Floats) -> tuple[float, float, float] | None:
-    """A day's Sharpe ratio, skewness and kurtosis of returns; None where they do not vary."""
+    """A day's Sharpe ratio, skewness and kurtosis of returns; None where they do not vary.
+
+    All with ddof 0, so that they are the same when all days are counted twice.
+    """
     if len(returns) < 2 or np.ptp(returns) < SAME:
         return None
     stats = extra("scipy.stats")
-    sharpe = float(returns.mean() / returns.std(ddof=1))
+    sharpe = float(returns.mean() / returns.std())
     return sharpe, float(stats.skew(returns)), float(stats.kurtosis(returns, fisher=False))
 
 

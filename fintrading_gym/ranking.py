@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,7 @@ def rank(rows: Iterable[Row]) -> list[Standing]:
 
 def task_mean(episodes: dict[BoardTask, list[Row]], name: str) -> float:
     """Mean over the tasks of the mean over each task's episodes."""
-    return float(np.mean([np.mean([row[name] for row in its]) for its in episodes.values()]))
+    return fmean(fmean(row[name] for row in its) for its in episodes.values())
 
 
 def _standing(agent: str, rows: list[Row], tasks: set[BoardTask]) -> Standing:
@@ -166,6 +167,8 @@ def _why_unranked(rows: list[Row], means: dict[str, float]) -> str:
         return f"{len(failed)} of {len(rows)} episodes failed ({failed[0]})"
     if leaky := [row for row in rows if row.get("leaks")]:
         return f"{len(leaky)} of {len(rows)} episodes tell who or when ({leaky[0]['first_leak']})"
+    if len(views := sorted({str(row["identity"]) for row in rows})) > 1:
+        return f"is several players under one name, shown identity={' and '.join(views)}"
     for row in rows:
         for fact, what in SEEN.items():
             if (day := row.get(fact)) is None:

@@ -15,7 +15,7 @@ from fintrading_gym.store import Row
 
 Floats = NDArray[np.float64]
 
-RESAMPLES = 2000
+RESAMPLES = 1000
 # Columns in which two tries of one name can differ: what it was shown, and how it was asked.
 SETTINGS = ("identity", "detail", "context", "structured", "prompt_sha256")
 
@@ -57,8 +57,8 @@ def analyse(rows: Iterable[Row], trials: int | None = None, resamples: int = RES
     def filled(standing: Standing) -> Standing:
         intervals, over = _intervals(played[standing.agent], resamples)
         low, high = open_ranks(standing, comparisons, len(ranked))
-        more = {"intervals": intervals, "over": over, "rank_low": low, "rank_high": high}
-        return replace(standing, deflated_sharpe=deflated[standing.agent], **more)
+        standing = replace(standing, intervals=intervals, over=over, rank_low=low, rank_high=high)
+        return replace(standing, deflated_sharpe=deflated[standing.agent])
 
     return Statistics(tuple(map(filled, standings)), tuple(comparisons), tried, len(set(windows.values())))
 
@@ -90,8 +90,7 @@ def in_words(found: Statistics) -> list[str]:
     if untested:
         left = f"{untested} pairs of agents are" if untested > 1 else "One pair of agents is"
         said.append(
-            f"{left} not tested: below {FEWEST_PAIRS} pairs nothing can be significant, and where one of the two plays"
-            " each task once a pair is a window"
+            f"{left} not tested: it takes {FEWEST_PAIRS} meetings, and who plays each task once has one a window"
         )
     first = [s.agent for s in found.standings if s.rank == 1]
     behind = {c.worse for c in differ if c.better in first}
@@ -100,8 +99,8 @@ def in_words(found: Statistics) -> list[str]:
         said.append(f"Not shown to be worse than the first ({', '.join(first)}): {', '.join(level)}")
     if any(c.pair == "episodes" for c in differ):
         said.append(
-            "A difference between episodes is one on these windows. Whether it would show on others is a question for"
-            f" many windows; here there are {found.windows}"
+            "A difference between episodes is one on these windows; to see whether it shows on others takes many,"
+            f" and here there are {found.windows}"
         )
     return said
 
@@ -125,9 +124,9 @@ def _intervals(played: Played, resamples: int) -> tuple[dict[str, Interval], str
         return {}, "one seed, and no daily returns"
     if min(len(row["log_returns"]) for row in played.rows) < FEWEST_DAYS:
         return {}, f"one seed, and fewer than {FEWEST_DAYS} days"
-    ends = {name: inference.percentiles(each) for name, each in _resampled(played, resamples).items()}
+    middle = {name: inference.percentiles(each) for name, each in _resampled(played, resamples).items()}
     over = "the days of one episode" if len(played.rows) == 1 else "days"
-    return {name: Interval(*pair) for name, pair in ends.items()}, over
+    return {name: Interval(*pair) for name, pair in middle.items()}, over
 
 
 def _resampled(played: Played, count: int) -> dict[str, Floats]:

@@ -118,7 +118,7 @@ def _table(title: str) -> Table:
 def _columns(table: Table, names: Iterable[str]) -> None:
     for name in names:
         is_agent = name in ("agent", "better than")
-        table.add_column(name, justify="left" if is_agent else "right", no_wrap=is_agent)
+        table.add_column(name, justify="left" if is_agent else "right", no_wrap=name == "agent", overflow="fold")
 
 
 def _or_dash(number: float | None, form: str) -> str:

@@ -5,7 +5,6 @@ from conftest import board_row
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fintrading_agents.policies import SELECTION
 from fintrading_gym.leaderboard import as_row, plan, run
 from fintrading_gym.observations import PERSONAS
 from fintrading_gym.ranking import AVERAGED, board_tasks, by_world, left_out, rank
@@ -93,6 +92,7 @@ GATES = {
         "trained_until": "2022-01-02",
         "selected_until": "2022-06-30",
     },
+    "is several players under one name, shown identity=masked and real": {"identity": "masked"},
     "says trained_until='last year', which is no day YYYY-MM-DD": {"trained_until": "last year"},
     "decided only 90% of its days, and 95% are needed": {"coverage": 0.8},
 }
@@ -170,13 +170,15 @@ def test_the_whole_first_board_ranks_seven_and_shows_the_oracle():
     assert standings[-1].means["regret"] == pytest.approx(0, abs=1e-9)
 
 
-def test_a_learner_is_not_ranked_on_the_days_that_its_hyperparameters_were_selected_on():
-    # It may play them, as it was trained on days before: the selection of the hyperparameters has seen them.
-    player = find_player("linear")
-    for first, why in (
-        (SELECTION[0], "had its hyperparameters selected on days up to 2021-12-31, and "),
-        ("2022-01-03", ""),
-    ):
+def test_what_an_agent_says_of_its_making_reaches_the_gate():
+    class Learned:
+        facts = {"trained_until": "2021-08-31", "selected_until": "2021-12-31"}  # noqa: RUF012
+
+        def __call__(self, observation):
+            return 2
+
+    player = Player("learned", lambda task: Learned())
+    for first, why in (("2021-12-31", "had its hyperparameters selected on days up to 2021-12-31"), ("2022-01-03", "")):
         task = Task(f"TSLA:{first}:2022-03-31", timesteps=20)
         (standing,) = rank([as_row(player, task, player.play(task))])
         assert standing.why.startswith(why)

@@ -169,9 +169,9 @@ function showCharts() {
 }
 
 function chartSpecs() {
-  const market = board.markets[shown.market],
-    { episode } = shown,
-    lines = curves();
+  const market = board.markets[shown.market];
+  const { episode } = shown;
+  const lines = curves();
   const base = { days: market.dates.length, dates: market.dates };
   const falls = lines
     .filter((line) => line.key !== "=flat" && line.key !== "=best")
@@ -260,9 +260,9 @@ function moveTo(day) {
 }
 
 function dayTold(day) {
-  const market = board.markets[shown.market],
-    { episode } = shown,
-    k = day - 1;
+  const market = board.markets[shown.market];
+  const { episode } = shown;
+  const k = day - 1;
   const date = market.dates[k] ?? "";
   const name = board.agents[shown.agent].name;
   if (k >= episode.actions.length) return `Day ${day}, ${date}: ${name} failed (${episode.failure})`;
@@ -290,8 +290,8 @@ function showNumbers() {
 }
 
 function showLedger() {
-  const market = board.markets[shown.market],
-    { episode } = shown;
+  const market = board.markets[shown.market];
+  const { episode } = shown;
   const sums = equity(episode.earned);
   const earned = returns(episode.earned);
   const rows = Array.from({ length: episode.days }, (_, k) => {
