@@ -8,7 +8,7 @@ import inspect
 import json
 import platform
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -97,7 +97,8 @@ def recipe_of(player: Player, task: Task) -> dict[str, Any]:
     """All that makes an episode what it is: of two with the same recipe only one is played.
 
     The agent by name, by the options that change its play, and by the sha256 of the file that defines it and of the
-    file that its argument names, if it does; the task without what the agent ignores; the prices; the version.
+    files that its argument and its options name, if they do; the task without what the agent ignores; the prices;
+    the version.
     """
     told = asdict(task) | {"cell": str(task.window) if not isinstance(task.cell, str) else task.cell}
     told |= {} if player.traits.uses_persona else {"persona": None}
@@ -107,6 +108,7 @@ def recipe_of(player: Player, task: Task) -> dict[str, Any]:
         "options": dict(sorted(player.settings.items())),
         "code": _sha256(inspect.getsourcefile(inspect.unwrap(player.factory))),
         "file": _sha256(player.argument),
+        "files": {name: _sha256(value) for name, value in sorted(player.settings.items()) if _sha256(value)},
         "task": told,
         "data_sha256": task.window.load().sha256,
         "version": __version__,
@@ -127,12 +129,6 @@ def _sha256(path: object) -> str | None:
 def dumps(data: Any) -> str:
     """JSON, the same text for the same data."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
-def digest(rows: Iterable[Row]) -> str:
-    """The sha256 of what rows say, the same for every run that played the same: `OF_THE_RUN` is left out."""
-    told = ({name: value for name, value in row.items() if name not in OF_THE_RUN} for row in rows)
-    return hashlib.sha256("".join(f"{dumps(row)}\n" for row in told).encode()).hexdigest()
 
 
 # ---------------------------------------------------------------------------------------- the file

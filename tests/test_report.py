@@ -20,11 +20,11 @@ from fintrading_gym import cli
 from fintrading_gym.errors import MissingExtra
 from fintrading_gym.metrics import hindsight
 from fintrading_gym.report import page as pages
-from fintrading_gym.report.contents import contents
+from fintrading_gym.report.contents import contents, digest
 from fintrading_gym.report.page import SCRIPTS, page
 from fintrading_gym.report.texts import OTHER_NUMBERS, OTHER_PRICES, Shared, texts_of
 from fintrading_gym.rollout import Task
-from fintrading_gym.store import OF_THE_RUN, digest, episodes, rows
+from fintrading_gym.store import OF_THE_RUN, episodes, rows
 
 CELLS = ("tsla_main", "nvda_bull_2023")
 COMMITTEE = talker("committee:scripted/prose", STAGES, content=200)
@@ -313,6 +313,7 @@ AUDIT = {"agent": "llm:scripted/prose", "sentence": "s", "verdict": "undecided",
         (["--texts", "some"], None, "No texts 'some'; there are"),
         (["--audit"], "{", "is no JSON"),
         (["--audit"], "[]", "is no audit; give what"),
+        (["--audit"], json.dumps(AUDIT | {"gap": None}), "is no audit; give what"),
         (["--audit"], json.dumps(AUDIT | {"agent": "llm:scripted/pros"}), "Did you mean 'llm:scripted/prose'?"),
         (["--audit"], json.dumps(AUDIT), None),
     ],
@@ -326,6 +327,12 @@ def test_what_the_command_is_not_made_for_is_one_line(board, tmp_path, words, co
     if says:
         assert says in str(done.exception)
         assert not (tmp_path / "page.html").exists()
+
+
+def test_a_page_never_takes_the_place_of_its_board(board):
+    before = board.read_bytes()
+    assert "would be overwritten" in str(run(board, "-o", board.parent / "." / board.name).exception)
+    assert board.read_bytes() == before
 
 
 def test_a_board_that_is_not_there_or_is_empty_is_said(tmp_path):

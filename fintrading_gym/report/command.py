@@ -12,7 +12,7 @@ from fintrading_gym.report.contents import TEXTS, contents
 from fintrading_gym.report.page import page
 from fintrading_gym.report.texts import texts_of
 
-MEASURED = ("agent", "sentence", "verdict", "plan", "identification", "recall", "invariance", "gap")  # in an audit
+AUDIT = {"agent": str, "sentence": str, "verdict": str, "plan": dict, "invariance": dict, "gap": dict}
 LARGE = 6_000_000  # bytes; what a browser opens at once, and a mail or a page server still takes
 
 
@@ -32,6 +32,8 @@ def report(
     """
     lookup("texts", texts, TEXTS)
     path = out or board.with_suffix(".html")
+    if path.resolve() == board.resolve():
+        raise ValueError(f"{path} is the board itself, and would be overwritten; give another --out")
     stored = list(store.episodes(board))
     if not stored:
         raise ValueError(f"{board} holds no episode yet; fintrading leaderboard --out {board} plays some")
@@ -49,15 +51,16 @@ def _read_audit(file: Path, stored: list[store.Stored]) -> dict[str, Any]:
     Raises:
         ValueError: it is none.
     """
+    audit: Any
     try:
         audit = json.loads(file.read_text())
     except ValueError as fault:
         raise ValueError(f"{file} is no JSON ({fault}); give what `fintrading audit --json` wrote") from None
-    if not isinstance(audit, dict) or not audit.keys() >= set(MEASURED):
+    if not isinstance(audit, dict) or not all(isinstance(audit.get(name), kind) for name, kind in AUDIT.items()):
         raise ValueError(f"{file} is no audit; give what `fintrading audit --json` wrote")
     agents = list(dict.fromkeys(one.row["agent"] for one in stored))
     # A board adds the options to the name of an agent that has other ones than usual.
     if not any(agent == audit["agent"] or agent.startswith(f"{audit['agent']} [") for agent in agents):
         near = did_you_mean(audit["agent"], agents)
         raise ValueError(f"{file} audits {brief(audit['agent'])}; the board has {agents}.{near}")
-    return audit
+    return dict(audit)
