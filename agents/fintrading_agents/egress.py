@@ -13,7 +13,7 @@ from fintrading_gym.rollout import Task
 # price does, a reply that works out a few numbers hits one of its closes now and then.
 CLOSES = 2
 # Parts of a log that come neither from a prompt nor from a model.
-OURS = ("sent", "usage", "verdict", "latency", "cost", "cached", "attempts")
+OURS = ("sent", "usage", "verdict", "latency", "cost", "cached", "attempts", "names")
 _PRICE = re.compile(r"(?<![\d.,+-])\d{1,6}\.\d{2}(?!\d|\s?%)")
 
 

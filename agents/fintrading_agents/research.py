@@ -70,9 +70,8 @@ def research(sight: Sight, day: int, items: Sequence[Item], hide: Callable[[str]
             newest = [item for item in reversed(seen) if item.kind in kinds][: ITEMS.get(heading, OTHER_ITEMS)]
             told[heading] = _items(newest, BUDGETS[sight.detail][heading], hide, dates[: t + 1])
             count += len(newest)
-    text = f"# Research on {bars.ticker}\n{_date(bars, t, sight, count)}\n" + "".join(
-        f"\n## {heading}\n{told[heading] or NO_SOURCE}\n" for heading in SECTIONS
-    )
+    sections = (f"## {heading}\n{told[heading] or NO_SOURCE}" for heading in SECTIONS)
+    text = "\n\n".join([f"# Research on {bars.ticker}\n{_date(bars, t, sight, count)}", *sections])
     return Research(text, tokens(text), count, len(seen) - count, excluded)
 
 
