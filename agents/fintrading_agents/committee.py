@@ -1,14 +1,17 @@
 """The committee as a player: a whole analysis on some days, and one plain question on those in between."""
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 from fintrading_agents import llm
 from fintrading_agents.figures import figures, unsupported
 from fintrading_agents.models import Model, ModelFailure, wait
-from fintrading_agents.pipeline import PROMPT_SHA256, Analysis, Record, StageFailed, calls_of_one, stage_failed
-from fintrading_agents.research import Research, research
+from fintrading_agents.pipeline import WORDS, Analysis, Record, StageFailed, calls_of_one, stage_failed
+from fintrading_agents.research import NO_SOURCE, Research, from_prices, research
 from fintrading_agents.sources import Item, fingerprint, read_sources
 from fintrading_agents.transcript import Transcript, check_nudges, model_shared, model_traits
 from fintrading_agents.verdict import FORMS
@@ -24,6 +27,8 @@ OPTIONS = ("debate_rounds", "every", "form", "max_nudges", "sources")
 LAST_WORD = """\
 the committee's last analysis, {days} decision(s) ago: {action}, confidence {confidence}, target price {target}
 """
+PROMPTS = (WORDS, LAST_WORD, NO_SOURCE, llm.PROMPTS)
+PROMPT_SHA256 = hashlib.sha256(json.dumps(PROMPTS).encode()).hexdigest()
 
 
 class Committee:
@@ -33,6 +38,7 @@ class Committee:
         self._said = Transcript(task, model)
         self.detail, self.identity, self.log = self._said.detail, self._said.identity, self._said.log
         self._sight = Sight(task.window, task.lookback, self.detail, self.identity)
+        self._said.shows("\n".join(chain.from_iterable(from_prices(self._sight))))
         self._task, self._items, self._every, self._how = task, items, every, how
         self._last: tuple[int, Decision] | None = None  # the day of the last analysis that held, and its decision
 

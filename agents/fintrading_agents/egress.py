@@ -42,6 +42,10 @@ class Egress:
             # What the masked view itself shows is no leak, be it by chance some day's raw close.
             self._closes = {f"{close:.2f}" for close in raw} - set(_PRICE.findall(shown))
 
+    def shows(self, text: str) -> None:
+        """What an agent makes of the masked view is no leak either, be it by chance some day's raw close."""
+        self._closes -= set(_PRICE.findall(text))
+
     def leaks(self, where: str, text: str) -> list[Leak]:
         """All of one text."""
         if self._entity_map.identity == "real":

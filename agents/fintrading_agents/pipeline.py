@@ -1,8 +1,6 @@
 """The committee's five stages: analyst, bull, bear, judge and risk committee, over one record."""
 
 import asyncio
-import hashlib
-import json
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 
@@ -53,7 +51,6 @@ HEADINGS = {
     "account": "# The account",
 }
 WORDS = (ANALYST, BULL, BEAR, ANSWER, JUDGE, RISK, LENGTHS, HEADINGS, SCHEMA, LABELLED, VERDICT.schema, VERDICT.grammar)
-PROMPT_SHA256 = hashlib.sha256(json.dumps([*WORDS, llm.PROMPT_SHA256]).encode()).hexdigest()
 
 # What each stage sees of the record, and nothing else. "answer" is what bull and bear see in a round of debate.
 SEES = {

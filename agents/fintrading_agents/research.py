@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -63,7 +63,7 @@ def research(sight: Sight, day: int, items: Sequence[Item], hide: Callable[[str]
     bars = mask(sight.window, sight.lookback, sight.identity)
     dates, t = sight.window.load().date, sight.window.span()[0] + day
     seen, excluded = known(items, dates[t])
-    told = {"Quote": _quote(sight, bars, t, day), "Technicals": _technicals(bars, t)}
+    told = dict(zip(("Quote", "Technicals"), from_prices(sight)[day], strict=True))
     count = 0
     for heading, kinds in SECTIONS.items():
         if kinds:
@@ -73,6 +73,15 @@ def research(sight: Sight, day: int, items: Sequence[Item], hide: Callable[[str]
     sections = (f"## {heading}\n{told[heading] or NO_SOURCE}" for heading in SECTIONS)
     text = "\n\n".join([f"# Research on {bars.ticker}\n{_date(bars, t, sight, count)}", *sections])
     return Research(text, tokens(text), count, len(seen) - count, excluded)
+
+
+@lru_cache(maxsize=32)
+def from_prices(sight: Sight) -> tuple[tuple[str, str], ...]:
+    """Quote and technicals of each day of the window."""
+    bars = mask(sight.window, sight.lookback, sight.identity)
+    start, days = sight.window.span()
+    indicators = _indicators(bars.close)
+    return tuple((_quote(sight, bars, start + i, i), _technicals(bars, indicators, start + i)) for i in range(days))
 
 
 def tokens(text: str) -> int:
@@ -110,18 +119,17 @@ def _quote(sight: Sight, bars: Mask, t: int, day: int) -> str:
     return f"close {price_text(bars.close[t])}{move}\n{view}" + "\n".join(ranges)
 
 
-@lru_cache(maxsize=16)
-def _indicators(bars: Mask) -> dict[str, Floats]:
-    line, signal, difference = macd(bars.close)
-    upper, middle, lower = bollinger(bars.close)
+def _indicators(close: Floats) -> dict[str, Floats]:
+    line, signal, difference = macd(close)
+    upper, middle, lower = bollinger(close)
     return {
-        "RSI": rsi(bars.close), "MACD": line, "signal": signal, "difference": difference,
+        "RSI": rsi(close), "MACD": line, "signal": signal, "difference": difference,
         "upper": upper, "middle": middle, "lower": lower,
     }  # fmt: skip
 
 
-def _technicals(bars: Mask, t: int) -> str:
-    value = {name: float(series[t]) for name, series in _indicators(bars).items()}
+def _technicals(bars: Mask, indicators: Mapping[str, Floats], t: int) -> str:
+    value = {name: float(series[t]) for name, series in indicators.items()}
     digits = len(price_text(bars.close[t]).partition(".")[2])
 
     def told(name: str, form: str = "+") -> str:

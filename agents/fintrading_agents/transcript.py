@@ -94,6 +94,10 @@ class Transcript:
             told += NUDGE.format(reason=REASONS[decision.reason])
         return decision
 
+    def shows(self, text: str) -> None:
+        """Say what the agent makes of the view, and tells the model: its prices are no leak."""
+        self._egress.shows(text)
+
     def hide(self, text: str) -> str:
         """A text as the model is told it: for those who cut it, as a part of a name may name nobody."""
         return self._entity_map.neuter(text, keep_tokens=True)
