@@ -195,6 +195,14 @@ class Player:
         told = " ".join(f"{name}={value}" for name, value in sorted(self.settings.items()))
         return f"{self.name} [{told}]" if told else self.name
 
+    def calls(self, task: Task) -> int | None:
+        """Calls to its model in an episode, format nudges aside; None: unknown, or it asks no model.
+
+        A factory that knows has an attribute `calls_per_episode`, a function of the task and the options.
+        """
+        told: Callable[[Task, Mapping[str, Any]], int] | None = getattr(self.factory, "calls_per_episode", None)
+        return None if told is None else told(task, self.options)
+
     @contextmanager
     def opened(self) -> Iterator["Player"]:
         """The player for the length of a run, with what its episodes share, such as the connections of a model.

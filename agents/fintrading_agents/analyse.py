@@ -5,7 +5,7 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -185,7 +185,8 @@ def _verdict(record: Mapping[str, Any]) -> str:
     sure = "not stated" if verdict["confidence"] is None else f"{verdict['confidence']:.2f}"
     aim = "not stated" if target is None else f"{price_text(target)} USD ({percent_text(target / close - 1)})"
     odd = f"; {', '.join(verdict['warnings'])}" if verdict["warnings"] else ""
-    return f"**{verdict['action'].capitalize()}**, confidence {sure}, target price {aim}, close {price_text(close)} USD{odd}"
+    word = verdict["action"].capitalize()
+    return f"**{word}**, confidence {sure}, target price {aim}, close {price_text(close)} USD{odd}"
 
 
 def _told(record: Mapping[str, Any]) -> str:

@@ -181,7 +181,12 @@ def committee(
 
 
 def calls_per_episode(task: Task, options: Mapping[str, Any]) -> int:
-    """Calls to the model in an episode, format nudges aside; fewer where a stage fails."""
+    """Calls to the model in an episode, format nudges aside; fewer where a stage fails.
+
+    Raises:
+        ValueError: an option is wrong.
+    """
+    _check(options)
     whole = len(range(0, task.decisions, options.get("every", 1)))
     return whole * calls_of_one(options.get("debate_rounds", 0)) + task.decisions - whole
 
