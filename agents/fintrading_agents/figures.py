@@ -14,7 +14,7 @@ _NAMED = re.compile(rf"{tokens.pattern(forms=False, relative=False)}|(?<![^\W_])
 
 def figures(text: str) -> list[str]:
     """The figures of a text, in order, as they are written."""
-    return _FIGURE.findall(_NAMED.sub(" ", _MARK.sub(" ", text)))
+    return _FIGURE.findall(_NAMED.sub(_without_name, _MARK.sub(" ", text)))
 
 
 def unsupported(text: str, given: str) -> list[str]:
@@ -25,6 +25,11 @@ def unsupported(text: str, given: str) -> list[str]:
     """
     known = {_value(figure) for figure in figures(given)}
     return [figure for figure in figures(text) if _value(figure) not in known]
+
+
+def _without_name(found: re.Match[str]) -> str:
+    means_nothing = found["kind"] and tokens.read(found) is None  # "the company 3 years ago"
+    return found.group() if means_nothing else " "
 
 
 def _value(figure: str) -> Decimal:

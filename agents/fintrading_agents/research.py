@@ -149,7 +149,7 @@ def _items(newest: Sequence[Item], budget: int, hide: Callable[[str], str], date
     lines = []
     for item in newest:
         text = hide(": ".join(filter(None, (item.title, item.text))))
-        lines.append(cut(f"- {_age(item, dates)}: {text}", budget // len(newest)))
+        lines.append(cut(f"- {_age(item, dates)}: {text}", budget // len(newest) - 1))  # a line break is one
     return "\n".join(lines)
 
 
