@@ -243,7 +243,7 @@ def registered() -> dict[str, EntryPoint]:
 
 
 def find_player(spec: str | Callable[..., Agent]) -> Player:
-    """The player a user names: `NAME`, `NAME:ARGUMENT`, `module:callable`, or a factory itself.
+    """The player a user names: `NAME`, `module:callable`, either with `:ARGUMENT` behind it, or a factory itself.
 
     Raises:
         UnknownName: nothing of that name is registered or can be imported.
@@ -251,6 +251,7 @@ def find_player(spec: str | Callable[..., Agent]) -> Player:
     if callable(spec):
         return Player(getattr(spec, "__name__", repr(spec)), spec)
     name, _, rest = spec.partition(":")
+    factory, _, argument = rest.partition(":")
     known = registered()
     if name in known:
         return Player(spec, load(known[name]), rest or None)
@@ -266,7 +267,7 @@ def find_player(spec: str | Callable[..., Agent]) -> Player:
         raise UnknownName(
             f"No agent {spec!r}: {one_line(fault)}; registered are {list(known)}, else module:callable"
         ) from fault
-    return Player(spec, lookup(f"callable in {name}", rest, _callables(module)))
+    return Player(spec, lookup(f"callable in {name}", factory, _callables(module)), argument or None)
 
 
 def load(point: EntryPoint) -> Callable[..., Agent]:

@@ -97,10 +97,9 @@ def until(ticker: str, day: str, prices: Path | None = None) -> tuple[Window, bo
         raise DataError(f"--day {day!r} is not a date of the form YYYY-MM-DD")
     end = bisect_right(table.date, day)
     if end < 2 or table.date[end - 1] != day:
-        nearest = table.date[min(max(end - 1, 1), len(table.date) - 1)]
         raise DataError(
             f"{day} is no trading day of {table.source} that has one before it ({table.date[0]}..{table.date[-1]});"
-            f" the nearest before or after it is {nearest}"
+            f" the nearest is {table.date[max(end - 1, 1)]}"
         )
     bars = {name: getattr(table, name)[:end] for name in ("date", "open", "high", "low", "close", "volume")}
     sha256 = hashlib.sha256(f"{table.sha256} until {day}".encode()).hexdigest()
@@ -206,7 +205,9 @@ def _told(record: Mapping[str, Any]) -> str:
     count = sum(map(len, unsupported.values()))
     lines.append(f"Unsupported figures: {count} of {record['figures']}" + (f" ({wrong})" if wrong else ""))
     if facts["leaks"]:
-        lines.append(f"What tells who or when got out {facts['leaks']} times, first: {facts['first_leak']}")
+        lines.append(
+            f"The model was told, or told itself, who or when; times: {facts['leaks']} ({facts['first_leak']})"
+        )
     return "\n".join(f"* {line}" for line in lines)
 
 
