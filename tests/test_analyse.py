@@ -84,8 +84,7 @@ def test_names_dates_and_quoted_prices_come_back_in_the_reports():
     window, _ = until("TSLA", "2022-10-10")
     day = window.load().date[-2 - 6 + 6]  # the seventh that the view shows is the day before
     restored = f"## Price\nTesla, Inc. fell to ${78.84 * told['dollars']:.2f} on {day}, said **Tesla, Inc.**."
-    assert told["calls"][0]["restored"] == restored
-    assert ["restored" in call for call in told["calls"]] == [True, False, False, False, False]
+    assert told["restored"] == [restored, None, None, None, None]
     assert restored.replace("## ", "#### ") in markdown(told)
 
 
@@ -95,7 +94,7 @@ def test_live_sends_names_and_dates_and_restores_nothing(run, tmp_path):
     sent = json.dumps([call["messages"] for call in told["calls"]])
     assert all(word in sent for word in ("# Research on TSLA", "Date: 2022-10-10", "Elon Musk", "222.96"))
     assert (told["identity"], told["names"], told["dollars"]) == ("real", {}, 1)
-    assert not any("restored" in call for call in told["calls"])
+    assert told["restored"] == [None] * 5
     assert "2022-10-10 lies in the past: a model that is told so may remember" in done.stderr
     assert "neither names nor dates" not in done.stdout
     last = bundled("TSLA").date[-1]

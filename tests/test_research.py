@@ -36,10 +36,7 @@ HEADINGS = list(SECTIONS)
 
 
 def made(day=2, items=(), detail="full", identity="masked", task=TASK, lookback=7):
-    hide = for_task(task, identity).neuter
-    return research(
-        Sight(task.window, lookback, detail, identity), day, items, lambda text: hide(text, keep_tokens=True)
-    )
+    return research(Sight(task.window, lookback, detail, identity), day, items, for_task(task, identity).neuter)
 
 
 def section(found, heading):

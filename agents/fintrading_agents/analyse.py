@@ -14,8 +14,9 @@ import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
-from fintrading_agents.committee import PROMPT_SHA256, analysed, committee
+from fintrading_agents.committee import PROMPT_SHA256, analysed, check_items, committee
 from fintrading_agents.models import Model, ModelFailure, wait
+from fintrading_agents.neutering import for_task
 from fintrading_agents.pipeline import calls_of_one
 from fintrading_agents.research import from_prices, research
 from fintrading_agents.sources import Item, fingerprint, read_sources
@@ -122,7 +123,10 @@ def _asked(task: Task, model: Model, options: Mapping[str, Any], console: Consol
 def record_of(
     task: Task, model: Model, items: Sequence[Item], on_stage: Callable[[str], None] = lambda stage: None, **how: Any
 ) -> dict[str, Any]:
-    """The analysis of a task's last day: what was sent and got, and beside it, as `restored`, what people are to read.
+    """The analysis of a task's last day: what was sent and got, and in `restored` what people are to read.
+
+    `restored` has an entry a call: its text with names, dates and quoted prices put back, or None where that changes
+    nothing.
 
     Args:
         task: of two days, the second of which is asked about.
@@ -138,13 +142,12 @@ def record_of(
     window, bars = task.window, mask(task.window, task.lookback, said.identity)
     sight = Sight(window, task.lookback, said.detail, said.identity)
     said.shows("\n".join(chain.from_iterable(from_prices(sight))))
-    found = research(sight, 1, items, said.hide)
+    check_items(items, for_task(task, said.identity))
+    found = research(sight, 1, items, said.entity_map.neuter)
     decision, _ = wait(analysed(said, task, found, on_stage=on_stage, **how))
     (entry,) = said.log
-    for call in entry["calls"]:
-        text = prose(call)[0] if "content" in call else ""
-        if (restored := said.restore(text)) != text:
-            call["restored"] = restored
+    texts = [prose(call)[0] for call in entry["calls"]]
+    restored = [said.entity_map.restore(text) for text in texts]
     return {
         "ticker": window.ticker,
         "day": window.last,
@@ -154,6 +157,7 @@ def record_of(
         "verdict": asdict(decision),  # as it was told: its target price is one of the texts'
         "target_price": entry.get("target", {}).get("usd"),
         "invalid": entry.get("invalid"),
+        "restored": [text if text != told else None for text, told in zip(restored, texts, strict=True)],
         **entry,
         "facts": said.facts | {"prompt_sha256": PROMPT_SHA256, "sources_sha256": fingerprint(items) if items else None},
         "data_sha256": window.load().sha256,
@@ -167,10 +171,10 @@ def record_of(
 def markdown(record: Mapping[str, Any]) -> str:
     """The record as a page: the verdict, then each stage with the names put back."""
     parts = [f"# {record['ticker']} at the close of {record['day']}", _verdict(record), _told(record)]
-    for call in record["calls"]:
+    for call, restored in zip(record["calls"], record["restored"], strict=True):
         who, _, n = call["stage"].partition(" ")
         parts.append(f"## {TITLES[who]}{f', round {n}' if n else ''}")
-        text = call.get("restored") or (prose(call)[0] if "content" in call else f"*{call['failure']}*")
+        text = restored or prose(call)[0] or f"*{call.get('failure', 'nothing')}*"
         parts.append(
             f"```json\n{text}\n```" if text.startswith("{") else re.sub("^(#{1,4} )", r"##\1", text, flags=re.M)
         )

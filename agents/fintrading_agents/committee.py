@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from typing import Any
@@ -10,12 +10,13 @@ from typing import Any
 from fintrading_agents import llm
 from fintrading_agents.figures import figures, unsupported
 from fintrading_agents.models import Model, ModelFailure, wait
+from fintrading_agents.neutering import Ambiguous, EntityMap, for_task
 from fintrading_agents.pipeline import WORDS, Analysis, Record, StageFailed, calls_of_one, stage_failed
-from fintrading_agents.research import NO_SOURCE, Research, from_prices, research
+from fintrading_agents.research import NO_SOURCE, Research, from_prices, research, told
 from fintrading_agents.sources import Item, fingerprint, read_sources
-from fintrading_agents.transcript import Transcript, check_nudges, model_shared, model_traits
+from fintrading_agents.transcript import IDENTITY, Transcript, check_nudges, model_shared, model_traits
 from fintrading_agents.verdict import FORMS
-from fintrading_gym.errors import lookup
+from fintrading_gym.errors import DataError, brief, lookup
 from fintrading_gym.masking import mask
 from fintrading_gym.observations import Sight, market_texts, percent_text
 from fintrading_gym.replies import REASONS, Decision
@@ -64,7 +65,7 @@ class Committee:
             )
         if day % self._every:
             return await self._plain_day(day, view)
-        found = research(self._sight, day, self._items, self._said.hide)
+        found = research(self._sight, day, self._items, self._said.entity_map.neuter)
         decision, _ = await analysed(self._said, self._task, found, view.removeprefix(market), **self._how)
         self._last = (day, decision) if decision.action else None
         return decision
@@ -73,9 +74,9 @@ class Committee:
         """The evaluation's seat, which is told the last analysis."""
         entry = self._said.new_day()
         system = {"role": "system", "content": llm.system_prompt(self._task)}
-        told = view + (self._last_word(day, *self._last) if self._last else "")
+        shown = view + (self._last_word(day, *self._last) if self._last else "")
         try:
-            decision = await self._said.decide([system], told, llm.FORM, self._how["max_nudges"], stage="seat")
+            decision = await self._said.decide([system], shown, llm.FORM, self._how["max_nudges"], stage="seat")
         except ModelFailure as failure:
             decision = _failed(entry, stage_failed("seat", failure))
         entry["names"] = self._said.names()
@@ -104,8 +105,8 @@ class Committee:
             **{name: self._how[name] for name in ("debate_rounds", "form")},
             "prompt_sha256": PROMPT_SHA256,
             "sources_sha256": fingerprint(self._items) if self._items else None,
-            "items": sum(told["items"] for told in found),
-            "items_excluded": sum(told["excluded"] for told in found),
+            "items": sum(day["items"] for day in found),
+            "items_excluded": sum(day["excluded"] for day in found),
             "figures": sum(day.get("figures", 0) for day in self.log),
             "unsupported_figures": sum(len(texts) for day in self.log for texts in day.get("unsupported", {}).values()),
             "failed_stages": sum("invalid" in day for day in self.log),
@@ -142,7 +143,7 @@ async def analysed(
         if decision.action is None:
             entry["invalid"] = str(StageFailed("risk", f"{decision.reason}: {REASONS[decision.reason]}"))
     texts = {who: "\n".join(analysis.texts.get(who, ())) for who in AUDITED}
-    given = said.hide(found.text)
+    given = entry["calls"][0]["messages"][-1]["content"]  # the research as the analyst was told it
     entry["figures"] = sum(len(figures(text)) for text in texts.values())
     entry["unsupported"] = {who: unsupported(text, given) for who, text in texts.items()}
     if decision.target_price is not None:
@@ -177,7 +178,25 @@ def committee(
     if sources and task.world != "real":
         raise ValueError(f"sources tell what happened, and world={task.world!r} is another; leave one of them out")
     items = read_sources(sources, task.window.ticker) if sources else []
+    check_items(items, for_task(task, task.identity or IDENTITY))
     return Committee(task, model, items, every, debate_rounds=debate_rounds, form=form, max_nudges=max_nudges)
+
+
+def check_items(items: Iterable[Item], entity_map: EntityMap) -> None:
+    """Find out before the first call whether all items can be told behind the guard.
+
+    Args:
+        items: of the user.
+        entity_map: not the episode's: it numbers dates as it meets them, and must not meet those of later items yet.
+
+    Raises:
+        DataError: an item holds what looks like one of the guard's tokens.
+    """
+    for item in items:
+        try:
+            entity_map.neuter(told(item))
+        except Ambiguous as fault:
+            raise DataError(f"The item {brief(item.title or item.text)} cannot be masked: {fault}") from None
 
 
 def calls_per_episode(task: Task, options: Mapping[str, Any]) -> int:

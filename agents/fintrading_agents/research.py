@@ -63,14 +63,14 @@ def research(sight: Sight, day: int, items: Sequence[Item], hide: Callable[[str]
     bars = mask(sight.window, sight.lookback, sight.identity)
     dates, t = sight.window.load().date, sight.window.span()[0] + day
     seen, excluded = known(items, dates[t])
-    told = dict(zip(("Quote", "Technicals"), from_prices(sight)[day], strict=True))
+    texts = dict(zip(("Quote", "Technicals"), from_prices(sight)[day], strict=True))
     count = 0
     for heading, kinds in SECTIONS.items():
         if kinds:
             newest = [item for item in reversed(seen) if item.kind in kinds][: ITEMS.get(heading, OTHER_ITEMS)]
-            told[heading] = _items(newest, BUDGETS[sight.detail][heading], hide, dates[: t + 1])
+            texts[heading] = _items(newest, BUDGETS[sight.detail][heading], hide, dates[: t + 1])
             count += len(newest)
-    sections = (f"## {heading}\n{told[heading] or NO_SOURCE}" for heading in SECTIONS)
+    sections = (f"## {heading}\n{texts[heading] or NO_SOURCE}" for heading in SECTIONS)
     text = "\n\n".join([f"# Research on {bars.ticker}\n{_date(bars, t, sight, count)}", *sections])
     return Research(text, tokens(text), count, len(seen) - count, excluded)
 
@@ -146,11 +146,13 @@ def _technicals(bars: Mask, indicators: Mapping[str, Floats], t: int) -> str:
 
 def _items(newest: Sequence[Item], budget: int, hide: Callable[[str], str], dates: Sequence[str]) -> str:
     """A line an item; each has the same share of the budget. Hidden before it is cut: half a name may be nobody's."""
-    lines = []
-    for item in newest:
-        text = hide(": ".join(filter(None, (item.title, item.text))))
-        lines.append(cut(f"- {_age(item, dates)}: {text}", budget // len(newest) - 1))  # a line break is one
-    return "\n".join(lines)
+    share = budget // max(len(newest), 1) - 1  # a line break is one
+    return "\n".join(cut(f"- {_age(item, dates)}: {hide(told(item))}", share) for item in newest)
+
+
+def told(item: Item) -> str:
+    """An item in one text."""
+    return ": ".join(filter(None, (item.title, item.text)))
 
 
 def _age(item: Item, dates: Sequence[str]) -> str:

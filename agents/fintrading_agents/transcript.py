@@ -32,8 +32,10 @@ class Transcript:
         """One entry a day: its `calls`, each with its `stage` (a day has several in some agents), its `messages`, all
         of its `Reply`, and the `verdict` if a decision was read from it, or the `failure` that it had instead of a
         reply; beside that what an agent adds to the day. All is ready for JSON."""
-        self._entity_map = for_task(task, self.identity)
-        self._model, self._seed = Guarded(model, self._entity_map), task.seed
+        self.entity_map = for_task(task, self.identity)
+        """The guard's: what comes from outside, such as news, an agent passes through its `neuter`, and what it tells
+        its readers through its `restore`."""
+        self._model, self._seed = Guarded(model, self.entity_map), task.seed
         self._egress = Egress(task, self.identity)
         self._leaks: list[list[Leak]] = []  # of each call, in the order in which they were asked
 
@@ -98,20 +100,12 @@ class Transcript:
         """Say what the agent makes of the view, and tells the model: its prices are no leak."""
         self._egress.shows(text)
 
-    def hide(self, text: str) -> str:
-        """A text as the model is told it: for those who cut it, as a part of a name may name nobody."""
-        return self._entity_map.neuter(text, keep_tokens=True)
-
-    def restore(self, text: str) -> str:
-        """A text of the model, for people: with names, dates and quoted prices as they are."""
-        return self._entity_map.restore(text)
-
     def names(self) -> dict[str, str]:
         """What the tokens in today's calls stand for, for people: texts are kept as they were sent."""
         told: dict[str, str] = {}
         for call in self.log[-1]["calls"]:
             for text in (*(message["content"] for message in call["messages"]), call.get("content")):
-                told |= self._entity_map.names(text) if isinstance(text, str) else {}
+                told |= self.entity_map.names(text) if isinstance(text, str) else {}
         return dict(sorted(told.items()))
 
     @property
