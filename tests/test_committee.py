@@ -328,6 +328,13 @@ def test_sources_do_not_go_into_another_world(tmp_path):
     assert episode.failure.startswith("before day 1: ValueError: sources tell what happened, and world='mirror'")
 
 
+def test_an_item_that_cannot_be_masked_is_told_before_the_first_call(tmp_path):
+    items = [Item("2031-01-01", "news", "Company-001 is a token", "")]
+    episode = play(sources=written(tmp_path, items))
+    assert episode.failure.startswith("before day 1: DataError: The item 'Company-001 is a token' cannot be masked: ")
+    assert play(replace(BRIEF, identity="real"), sources=written(tmp_path, items)).failure is None
+
+
 def test_another_tickers_items_are_not_told(tmp_path):
     items = [Item("2022-10-05", "news", "ours", "", "TSLA"), Item("2022-10-05", "news", "theirs", "", "NVDA")]
     episode = play(sources=written(tmp_path, items))

@@ -321,6 +321,26 @@ def test_a_limit_of_the_run_is_no_failed_stage(stage):
         played(failing(stage, RunStopped("usd_limit=1 is reached")))
 
 
+@pytest.mark.parametrize("identity", ["real", "masked", "coarse"])
+def test_a_price_that_a_stage_quotes_reaches_the_others_as_it_was_written(identity):
+    def script(messages):
+        return BUY if who(messages)[0] == "risk" else f"{MARKS[who(messages)[0]]}: between $85.10 and US$ 1,200.5"
+
+    for stage, (_, given) in told(played(script, Task(timesteps=1, identity=identity), debate_rounds=1)).items():
+        for writer in MATRIX[stage.split()[0]] & MARKS.keys():
+            assert f"{MARKS[writer]}: between $85.10 and US$ 1,200.5" in given
+
+
+def test_a_price_in_an_item_is_scaled_once_whoever_reads_it():
+    items = [Item("2022-10-06", "news", "Quoted", "at $238.13")]
+    agent = committee(DAY, Scripted(says_who_it_is))
+    agent._items = items
+    agent(DAY.make(observation="text", identity="masked").reset()[0])
+    for call in agent.log[0]["calls"]:
+        given = call["messages"][1]["content"]
+        assert ("Quoted: at $82.74" in given) == (call["stage"] != "judge")
+
+
 def test_nobody_is_told_who_it_is():
     items = [Item("2022-10-06", "news", "Tesla falls", "Elon Musk sold TSLA at $240.81 on October 5, 2022.")]
     assert IDENTITY == "masked"
