@@ -147,7 +147,9 @@ def agents() -> None:
 @with_model_flags
 def play(
     agent: Annotated[str, typer.Argument(help="A registered agent, or module:callable.")],
-    model: Annotated[str | None, typer.Option(help="For llm: provider/NAME; the same as llm:provider/NAME.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Of llm and the like: provider/NAME; llm:provider/NAME is the same.")
+    ] = None,
     cell: Annotated[str, typer.Option(help="A cell, TICKER:FIRST:LAST or FILE.csv:FIRST:LAST.")] = "tsla_main",
     persona: Annotated[str, typer.Option(help=f"One of {', '.join(PERSONAS)}.")] = "adaptive",
     timesteps: Timesteps = "50",

@@ -18,7 +18,7 @@ from fintrading_agents import llm, pipeline
 from fintrading_agents.committee import AUDITED, LAST_WORD, PROMPT_SHA256, calls_per_episode, committee
 from fintrading_agents.models import ModelFailure, Reply, Scripted, Usage
 from fintrading_agents.models import client as client_module
-from fintrading_agents.research import NO_SOURCE
+from fintrading_agents.research import SHAPE
 from fintrading_agents.sources import KINDS, Item, fingerprint, read_sources
 from fintrading_gym import leaderboard as board
 from fintrading_gym.cli import app
@@ -238,7 +238,7 @@ def test_egress_takes_what_it_makes_of_the_view_for_no_leak(cell, tmp_path):
 def test_the_hash_covers_every_prompt():
     names = {name for name in vars(pipeline) if name.isupper() and name not in ("WORDS", "SEES", "FINAL")}
     assert {name for name in names if getattr(pipeline, name) not in pipeline.WORDS} == {"FORMS", "VERDICT", "REASONS"}
-    assert module.PROMPTS == (pipeline.WORDS, LAST_WORD, NO_SOURCE, llm.PROMPTS)
+    assert module.PROMPTS == (pipeline.WORDS, LAST_WORD, SHAPE, llm.PROMPTS)
     assert play().facts["prompt_sha256"] == PROMPT_SHA256
 
 

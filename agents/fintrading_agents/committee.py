@@ -12,7 +12,7 @@ from fintrading_agents.figures import figures, unsupported
 from fintrading_agents.models import Model, ModelFailure, wait
 from fintrading_agents.neutering import Ambiguous, EntityMap, for_task
 from fintrading_agents.pipeline import WORDS, Analysis, Record, StageFailed, calls_of_one, stage_failed
-from fintrading_agents.research import NO_SOURCE, Research, from_prices, research, told
+from fintrading_agents.research import SHAPE, Research, from_prices, research, told
 from fintrading_agents.sources import Item, fingerprint, read_sources
 from fintrading_agents.transcript import IDENTITY, Transcript, check_nudges, model_shared, model_traits
 from fintrading_agents.verdict import FORMS
@@ -28,7 +28,7 @@ OPTIONS = ("debate_rounds", "every", "form", "max_nudges", "sources")
 LAST_WORD = """\
 the committee's last analysis, {days} decision(s) ago: {action}, confidence {confidence}, target price {target}
 """
-PROMPTS = (WORDS, LAST_WORD, NO_SOURCE, llm.PROMPTS)
+PROMPTS = (WORDS, LAST_WORD, SHAPE, llm.PROMPTS)
 PROMPT_SHA256 = hashlib.sha256(json.dumps(PROMPTS).encode()).hexdigest()
 
 
@@ -178,7 +178,8 @@ def committee(
     if sources and task.world != "real":
         raise ValueError(f"sources tell what happened, and world={task.world!r} is another; leave one of them out")
     items = read_sources(sources, task.window.ticker) if sources else []
-    check_items(items, for_task(task, task.identity or IDENTITY))
+    if items:
+        check_items(items, for_task(task, task.identity or IDENTITY))
     return Committee(task, model, items, every, debate_rounds=debate_rounds, form=form, max_nudges=max_nudges)
 
 

@@ -35,6 +35,7 @@ BUDGETS = {
     "brief": {"Fundamentals": 90, "News": 160, "Outlook": 60, "Analyst ratings": 60, "Institutional flow": 60},
 }
 RANGES = {"full": (20, 250), "brief": (20,)}  # days of which the lowest and the highest price are told
+SHAPE = (SECTIONS, NO_SOURCE, ITEMS, OTHER_ITEMS, BUDGETS, RANGES)  # all that decides how it looks
 _PIECE = re.compile(r"[A-Za-z]+|[0-9]|[^\S ]| {2,}|[^A-Za-z0-9\s]")
 
 
