@@ -135,7 +135,7 @@ words = st.text("abcdefgh 0123456789,.$äß", min_size=1, max_size=4000)
 def test_a_section_keeps_to_its_budget(texts, detail, kind):
     found = made(items=[news("2022-10-05", text, kind) for text in texts], detail=detail)
     (heading,) = [heading for heading, kinds in SECTIONS.items() if kind in kinds]
-    assert tokens(section(found, heading)) <= BUDGETS[detail][heading]
+    assert tokens(section(found, heading)) <= BUDGETS[heading][detail]
     assert found.tokens == tokens(found.text)
 
 
@@ -151,10 +151,24 @@ def test_a_text_is_cut_between_words_and_says_so(text, budget):
 
 
 def test_what_comes_from_prices_is_short_in_every_cell():
-    for detail, limit in (("full", 700), ("brief", 260)):
+    for detail, quotes in (("full", 600), ("brief", 110)):
         for cell in CELLS:
-            texts = from_prices(Sight(Task(cell).window, 7, detail, "masked"))
-            assert max(tokens("\n".join(day)) for day in texts) < limit
+            days = from_prices(Sight(Task(cell).window, 7, detail, "masked"))
+            assert max(tokens(quote) for quote, _ in days) < quotes
+            assert max(tokens(technicals) for _, technicals in days) < 130
+
+
+@pytest.mark.parametrize("identity", IDENTITIES)
+def test_of_a_long_table_of_prices_the_newest_days_are_shown(identity):
+    found = made(80, identity=identity, lookback=60)
+    assert tokens(section(found, "Quote")) <= BUDGETS["Quote"]["full"]
+    shown = section(found, "Quote").splitlines()
+    view = market_texts(Sight(TASK.window, 60, "full", identity))[80].splitlines()
+    rows = shown[2:-5]
+    assert shown[1] == view[1]
+    assert 5 < len(rows) < 60
+    assert rows == view[62 - len(rows) : 62]
+    assert shown[-5:-2] == view[62:]
 
 
 # --------------------------------------------------------------------------------- what it must not hold

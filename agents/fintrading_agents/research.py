@@ -13,7 +13,7 @@ from fintrading_agents.neutering.tokens import numbered
 from fintrading_agents.sources import Item, known
 from fintrading_agents.technicals import bollinger, macd, rsi
 from fintrading_gym.masking import DATED, Mask, mask
-from fintrading_gym.observations import Sight, market_texts, percent_text, price_text
+from fintrading_gym.observations import TRENDS, Sight, market_texts, percent_text, price_text
 from fintrading_gym.windows import Floats
 
 # heading: the kinds of a user's items that it tells; none: it comes from the prices.
@@ -29,10 +29,14 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 NO_SOURCE = "No source tells of this."
 ITEMS = {"News": 8}  # shown of a section at most, the newest first
 OTHER_ITEMS = 3
-# Tokens of a section, by the detail of the view. What comes from prices fits as it is.
+# Tokens of a section, by the detail of the view; the technicals are as long as they are, some 110.
 BUDGETS = {
-    "full": {"Fundamentals": 600, "News": 1200, "Outlook": 400, "Analyst ratings": 400, "Institutional flow": 400},
-    "brief": {"Fundamentals": 90, "News": 160, "Outlook": 60, "Analyst ratings": 60, "Institutional flow": 60},
+    "Quote": {"full": 800, "brief": 150},
+    "Fundamentals": {"full": 600, "brief": 90},
+    "News": {"full": 1200, "brief": 160},
+    "Outlook": {"full": 400, "brief": 60},
+    "Analyst ratings": {"full": 400, "brief": 60},
+    "Institutional flow": {"full": 400, "brief": 60},
 }
 RANGES = {"full": (20, 250), "brief": (20,)}  # days of which the lowest and the highest price are told
 SHAPE = (SECTIONS, NO_SOURCE, ITEMS, OTHER_ITEMS, BUDGETS, RANGES)  # all that decides how it looks
@@ -69,7 +73,7 @@ def research(sight: Sight, day: int, items: Sequence[Item], hide: Callable[[str]
     for heading, kinds in SECTIONS.items():
         if kinds:
             newest = [item for item in reversed(seen) if item.kind in kinds][: ITEMS.get(heading, OTHER_ITEMS)]
-            texts[heading] = _items(newest, BUDGETS[sight.detail][heading], hide, dates[: t + 1])
+            texts[heading] = _items(newest, BUDGETS[heading][sight.detail], hide, dates[: t + 1])
             count += len(newest)
     sections = (f"## {heading}\n{texts[heading] or NO_SOURCE}" for heading in SECTIONS)
     text = "\n\n".join([f"# Research on {bars.ticker}\n{_date(bars, t, sight, count)}", *sections])
@@ -110,14 +114,20 @@ def _date(bars: Mask, t: int, sight: Sight, count: int) -> str:
 
 
 def _quote(sight: Sight, bars: Mask, t: int, day: int) -> str:
-    _, _, view = market_texts(sight)[day].partition("\n")  # its first line says who and when
+    """The day's move, the view's table and trends, ranges. Of a table that is too long the oldest days are left out."""
+    view = market_texts(sight)[day].splitlines()[1:]  # the first says who and when
+    table, trends = view[: -len(TRENDS)], view[-len(TRENDS) :]
     move = f", {percent_text(bars.close[t] / bars.close[t - 1] - 1)} on the day" if t else ""
     ranges = []
     for days in RANGES[sight.detail]:
         last = slice(max(0, t - days + 1), t + 1)
         low, high = price_text(bars.low[last].min()), price_text(bars.high[last].max())
         ranges.append(f"range of {min(days, t + 1)} days: {low} to {high}")
-    return f"close {price_text(bars.close[t])}{move}\n{view}" + "\n".join(ranges)
+    lines = [f"close {price_text(bars.close[t])}{move}", *table[:1], *trends, *ranges]
+    left = BUDGETS["Quote"][sight.detail] - sum(tokens(line) + 1 for line in lines)
+    sizes = list(accumulate(tokens(row) + 1 for row in reversed(table[1:])))
+    shown = table[len(table) - bisect_right(sizes, left) :] if table else []
+    return "\n".join([*lines[: 1 + bool(table)], *shown, *trends, *ranges])
 
 
 def _indicators(close: Floats) -> dict[str, Floats]:
