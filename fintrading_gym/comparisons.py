@@ -21,16 +21,16 @@ Key = tuple[Any, ...]  # a place, then the values of some columns
 class Comparison:
     """Two ranked agents on the tasks that the board has: `better` has the higher mean score, or they are equal.
 
-    What a pair is depends on what varies. Where both agents play another episode at another seed, it is two episodes
-    of the same task and seed, and the test says whether the agents differ *on these windows*. Where one of them plays
-    a task once (rules do; so does a model that was run with one seed), its other episodes would be copies: a pair then
-    is a window, the means over seeds and personas on both sides, and it takes six windows to say anything. An agent
-    that ignores the persona is compared with the mean over the other's personas.
+    What a pair is depends on what varies. On a task where both agents play another episode at another seed, it is two
+    episodes of the same seed, and the test says whether the agents differ *on these windows*. Where one of them plays
+    the same at every seed (rules do, and a model that was run with one), its other episodes would be copies, and those
+    by other personas nearly so: a pair then is a window, the means over seeds and personas on both sides, and it takes
+    six windows to say anything. An agent that ignores the persona is compared with the mean over the other's personas.
     """
 
     better: str
     worse: str
-    pair: str  # "episodes" or "windows"
+    pair: str  # "episodes" (on some tasks at least) or "windows"
     pairs: int
     difference: float  # mean of the pairs' differences in score
     interval: Interval | None  # of it, Student's over the pairs, not corrected for the other comparisons
@@ -60,6 +60,17 @@ def independent_windows(rows: Iterable[Row]) -> dict[Place, int]:
     return numbers
 
 
+class Scores:
+    """An agent's scores on a task: all, their mean, and the mean at each seed."""
+
+    def __init__(self, by_seed: dict[Any, list[float]]):
+        self.all = np.concatenate(list(by_seed.values()))
+        self.mean = float(self.all.mean())
+        self.at = {seed: float(np.mean(scores)) for seed, scores in by_seed.items()}
+        # Whether a seed makes another episode is seen, not believed: a stored policy plays one at every seed.
+        self.vary = float(np.ptp(list(self.at.values()))) > SAME
+
+
 class Played:
     """What an agent did on the board's tasks: the episodes that did not fail."""
 
@@ -69,55 +80,57 @@ class Played:
         self.rows = list({id(row): row for its in self.tasks.values() for row in its}.values())
         self.windows = windows
         self.uses_persona = all(row["persona"] is not None for row in self.rows)
-        # Whether a seed makes another episode is seen, not believed: a stored policy plays one at every seed.
-        self.varies = any(np.ptp([row["score"] for row in its]) > SAME for its in self.tasks.values())
-        self._scores: dict[tuple[str, ...], dict[Key, Floats]] = {}
+        self._scores: dict[tuple[str, ...], dict[Key, Scores]] = {}
+        self.varies = any(scores.vary for scores in self.scores("persona").values())
 
-    def scores(self, *names: str) -> dict[Key, Floats]:
-        """The scores by place and by these columns, in an order that is the same for all agents."""
+    def scores(self, *names: str) -> dict[Key, Scores]:
+        """The scores by place and by these columns, and under each by seed, in an order that all agents share."""
         if names not in self._scores:  # it is asked for once by each other agent
-            found: dict[Key, list[float]] = {}
+            found: dict[Key, dict[Any, list[float]]] = {}
             for row in self.rows:
-                found.setdefault((place(row), *(row[name] for name in names)), []).append(row["score"])
-            self._scores[names] = {key: np.array(found[key]) for key in sorted(found, key=repr)}
+                key = (place(row), *(row[name] for name in names))
+                found.setdefault(key, {}).setdefault(row["seed"], []).append(row["score"])
+            self._scores[names] = {key: Scores(found[key]) for key in sorted(found, key=repr)}
         return self._scores[names]
 
 
 def _compare(a: Played, b: Played, resamples: int) -> Comparison:
     """The two on their common tasks, not yet corrected for the other comparisons."""
     personas = ("persona",) if a.uses_persona and b.uses_persona else ()
-    tasks = _paired(a.scores(*personas), b.scores(*personas))
-    gaps = _gaps(tasks)
-    wins = np.array([inference.improvement(x, y) for x, y in tasks.values()])
-    windows = np.array([a.windows[task[0]] for task in tasks])
-    gap_by_window, wins_by_window = (_means_by(windows, each) for each in (gaps, wins))
-
-    once = [played.agent for played in (a, b) if not played.varies]
-    seeds = {} if once else _paired(a.scores(*personas, "seed"), b.scores(*personas, "seed"))
-    differences = _gaps(seeds) if seeds else gap_by_window
+    mine, others = a.scores(*personas), b.scores(*personas)
+    tasks = [(a.windows[task[0]], mine[task], others[task]) for task in mine if task in others]
+    episodes = [x.at[seed] - y.at[seed] for _, x, y in tasks if x.vary and y.vary for seed in x.at if seed in y.at]
+    copied = [
+        (window, x.mean - y.mean) for window, x, y in tasks if not (x.vary and y.vary and x.at.keys() & y.at.keys())
+    ]
+    differences = np.array([*episodes, *_means_by_window(copied)])
     if differences.mean() < 0:
         return _compare(b, a, resamples)
 
+    wins = [(window, inference.improvement(x.all, y.all)) for window, x, y in tasks]
+    wins_by_window = _means_by_window(wins)
+    gap_by_window = _means_by_window([(window, x.mean - y.mean) for window, x, y in tasks])
+    pair = "episodes" if episodes else "windows"
     p, why, ends = None, "", None
     if len(differences) >= FEWEST_PAIRS:
         p, favours = inference.signed_rank(differences)
         why = "its pairs' ranks do not favour who has the higher mean" if favours < 0 else ""
-        if resamples and seeds:
-            ends = inference.improvement_over_episodes(list(tasks.values()), resamples)
+        if resamples and episodes:
+            ends = inference.improvement_over_episodes([(x.all, y.all) for _, x, y in tasks], resamples)
         elif resamples:
             ends = inference.improvement_over_windows(wins_by_window, resamples)
     else:
-        reason = f"{' and '.join(once)} played each task once" if once else "they have no seed in common"
-        what = "pairs of episodes" if seeds else f"windows ({reason})"
-        why = f"{len(differences)} {what}, and {FEWEST_PAIRS} are needed"
+        once = " and ".join(played.agent for played in (a, b) if not played.varies)
+        reason = "" if episodes else f" ({once} played each task once)" if once else " (they have no seed in common)"
+        why = f"{len(differences)} {pair}{reason}, and {FEWEST_PAIRS} are needed"
     return Comparison(
         better=a.agent,
         worse=b.agent,
-        pair="episodes" if seeds else "windows",
+        pair=pair,
         pairs=len(differences),
         difference=float(differences.mean()),
         interval=_interval(inference.t_interval(differences)),
-        improvement=float(np.mean(wins if seeds else wins_by_window)),
+        improvement=float(np.mean([share for _, share in wins] if episodes else wins_by_window)),
         improvement_interval=_interval(ends),
         windows=len(gap_by_window),
         windows_ahead=int(np.count_nonzero(gap_by_window > SAME)),
@@ -141,17 +154,11 @@ def compare_all(ranked: Sequence[Played], resamples: int) -> list[Comparison]:
     return [replace(c, significant=c.p_holm is not None and c.p_holm <= ALPHA and not c.why) for c in corrected]
 
 
-def _paired(x: dict[Key, Floats], y: dict[Key, Floats]) -> dict[Key, tuple[Floats, Floats]]:
-    return {key: (x[key], y[key]) for key in x if key in y}
-
-
-def _gaps(pairs: dict[Key, tuple[Floats, Floats]]) -> Floats:
-    return np.array([x.mean() - y.mean() for x, y in pairs.values()])
-
-
-def _means_by(groups: NDArray[np.int64], values: Floats) -> Floats:
-    """The mean of each group's values, in the groups' order."""
-    return np.array([values[groups == group].mean() for group in np.unique(groups)])
+def _means_by_window(values: Iterable[tuple[int, float]]) -> Floats:
+    found: dict[int, list[float]] = {}
+    for window, value in values:
+        found.setdefault(window, []).append(value)
+    return np.array([np.mean(found[window]) for window in sorted(found)])
 
 
 def open_ranks(s: Standing, comparisons: Sequence[Comparison], ranked: int) -> tuple[int | None, int | None]:

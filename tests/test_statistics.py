@@ -307,6 +307,17 @@ def test_copies_of_an_episode_are_no_evidence():
     assert (c.pair, c.pairs, c.p) == ("windows", 4, None)
 
 
+def test_where_one_plays_the_same_at_every_seed_its_seeds_are_one_pair_a_window_and_elsewhere_they_count():
+    # A model that buys every day but for one of its twelve tasks, where its seeds differ.
+    rng = RNG(5)
+    tasks = [(cell, persona) for cell in "wxyz" for persona in PERSONAS]
+    rows = [row for cell, persona in tasks for row in seeded("b", cell, rng.random(5), persona)]
+    rows += [row for cell, persona in tasks[1:] for row in seeded("a", cell, [0.6] * 5, persona)]
+    rows += seeded("a", tasks[0][0], rng.random(5), tasks[0][1])
+    (c,) = analyse(rows).comparisons
+    assert (c.pair, c.pairs) == ("episodes", 5 + 4)
+
+
 def test_windows_of_one_ticker_that_share_days_are_one():
     cells = {"tsla_main": ("TSLA", "2022-10-06", "2022-12-16"), "paper_tsla": ("TSLA", "2022-10-10", "2022-12-20")}
     cells |= {"later": ("TSLA", "2022-12-20", "2023-03-01"), "nflx": ("NFLX", "2022-10-06", "2022-12-16")}
