@@ -65,7 +65,7 @@ function valueAxis(low, high, y, width, spec) {
 }
 
 function dateAxis(spec, x, height) {
-  const every = Math.max(1, Math.ceil(spec.days / Math.max(1, Math.floor((x(spec.days) - x(0)) / 92))));
+  const every = Math.max(1, Math.ceil(spec.days / Math.max(1, Math.floor((x(spec.days) - x(0)) / 104))));
   return spec.dates.flatMap((date, k) =>
     k % every || (k && spec.days - k < every * 0.4)
       ? []

@@ -201,6 +201,7 @@ function text(content) {
 function tree(data) {
   if (isShort(data)) return make("span", {}, plain(data));
   if (typeof data === "string") return text(data);
+  if (Object.keys(data).length === 0) return make("span", { class: "quiet" }, "nothing");
   if (Array.isArray(data)) {
     if (data.every(isShort) && JSON.stringify(data).length < 80) return make("span", {}, data.map(plain).join(", "));
     return make(
