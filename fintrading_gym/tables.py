@@ -42,7 +42,7 @@ def _print_board(rows: list[Row], players: list[Player], world: str) -> None:
     parts = Table(title="Score by cell", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for table, names in ((whole, ("#", "agent", *BOARD, "sd", "n")), (parts, ("#", "agent", *cells))):
         for name in names:
-            table.add_column(name, justify="left" if name == "agent" else "right", no_wrap=name == "agent")
+            table.add_column(escape(name), justify="left" if name == "agent" else "right", no_wrap=name == "agent")
     for s in standings:
         place = "-" if s.rank is None else str(s.rank)
         numbers = [f"{s.means[what]:{form}}" if s.means else "-" for what, form in BOARD.values()]
@@ -130,5 +130,6 @@ def print_summary(title: str, numbers: dict[str, Any]) -> None:
     """An episode's numbers and facts."""
     table = Table("number", "value", title=escape(title))
     for name, value in numbers.items():
-        table.add_row(name, f"{value:.4f}" if isinstance(value, float) else "unknown" if value is None else str(value))
+        told = f"{value:.4f}" if isinstance(value, float) else "unknown" if value is None else str(value)
+        table.add_row(escape(name), escape(told))
     Console().print(table)

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fintrading_agents.policies import cached, save, title
+from fintrading_agents.policies import cached, refuse_unfit, save, title
 from fintrading_agents.rl import HYPERPARAMETERS, recipe_for
 from fintrading_agents.rl import train as learn
 from fintrading_gym.cli import CostBps, Fill, Hold
@@ -45,6 +45,7 @@ def train(
     tasks[0].make(observation="vector").close()  # a wrong setting fails before the first training
     others = tuple(name.strip() for name in tickers.split(",") if name.strip())
     recipes = [recipe_for(algorithm, task, others, chosen) for task in tasks]
+    refuse_unfit(recipes[0], tasks[0])  # what may not play the cell is not trained for it
     paths = [out / f"{title(recipe)}.npz" if out else cached(recipe) for recipe in recipes]
     paths[0].parent.mkdir(parents=True, exist_ok=True)  # one that cannot be written fails before the first training
     with Progress(*BAR, console=Console(stderr=True), transient=True) as progress:
