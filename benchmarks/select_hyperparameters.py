@@ -227,7 +227,8 @@ def chosen_of(rows: Iterable[Row]) -> Row:
 def show(row: Row) -> None:
     change = ", ".join(f"{name}={value}" for name, value in row["change"].items()) or "as it starts"
     print(
-        f"{row['algorithm']:7} {change:48} known {row['known']:+.2f}   score {row['score']:.3f} +- {row['standard_error']:.3f}"
+        f"{row['algorithm']:7} {change:48} known {row['known']:+.2f}"
+        f"   score {row['score']:.3f} +- {row['standard_error']:.3f}"
         f"   CR {row['cumulative_return']:+.3f}   buy {row['buy_share']:.2f} hold {row['hold_share']:.2f}"
         f"   {row['seconds']:.1f} s",
         flush=True,

@@ -42,7 +42,9 @@ def _print_board(rows: list[Row], players: list[Player], world: str) -> None:
     parts = Table(title="Score by cell", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for table, names in ((whole, ("#", "agent", *BOARD, "sd", "n")), (parts, ("#", "agent", *cells))):
         for name in names:
-            table.add_column(escape(name), justify="left" if name == "agent" else "right", no_wrap=name == "agent")
+            # A long name is folded, so that no number of a narrow terminal is cut off.
+            left = name == "agent"
+            table.add_column(escape(name), justify="left" if left else "right", no_wrap=not left, overflow="fold")
     for s in standings:
         place = "-" if s.rank is None else str(s.rank)
         numbers = [f"{s.means[what]:{form}}" if s.means else "-" for what, form in BOARD.values()]

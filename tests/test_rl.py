@@ -104,7 +104,14 @@ def test_a_training_reports_how_it_goes_and_writes_a_log_where_it_is_told(tmp_pa
     assert min(rates) > 0
     assert np.isnan(returns[0])  # no episode has ended yet
     assert np.isfinite(returns[-1])
-    assert list((tmp_path / "logs").rglob("events.out.tfevents.*"))
+    assert list((tmp_path / "logs/ppo-seed0_1").glob("events.out.tfevents.*"))
+
+
+@LEARNS
+def test_without_tensorboard_the_error_is_the_line_that_installs_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(rl, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"TensorBoard's log needs .*fintrading-gym\[rl\]"):
+        rl.train("ppo", Task(), tensorboard=tmp_path)
 
 
 @LEARNS
@@ -125,7 +132,7 @@ def test_a_board_trains_what_it_lacks_once_and_its_row_tells_of_it(monkeypatch, 
 
 
 @LEARNS
-def test_a_policy_is_played_from_its_file_by_its_own_algorithm_alone(tmp_path):
+def test_a_policy_is_played_from_its_file_by_its_own_algorithm_alone(tmp_path, monkeypatch):
     path = tmp_path / "mine.npz"
     save(rl.train("ppo", Task(seed=5)), path)
     episode = find_player(f"ppo:{path}").play(Task("nvda_bull_2023"))
@@ -138,6 +145,8 @@ def test_a_policy_is_played_from_its_file_by_its_own_algorithm_alone(tmp_path):
     )
     assert f"play ppo:{path}" in find_player(f"dqn:{path}").play(Task()).failure
     assert "There is no file" in find_player("ppo:none.npz").play(Task()).failure
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert find_player("ppo:~/mine.npz").play(Task("nvda_bull_2023")).ledger == episode.ledger
 
 
 @LEARNS

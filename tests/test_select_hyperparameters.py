@@ -41,6 +41,17 @@ def test_what_was_tried_is_what_the_benchmark_tries(selection):
     assert tuple(FOUND["validation"]) == selection.VALIDATION
 
 
+def test_no_learner_did_better_than_the_line_as_the_readme_says():
+    assert "none of the three did better than `linear`" in " ".join(
+        (BENCHMARKS.parent / "README.md").read_text().split()
+    )
+    scores = {
+        name: [r["score"] for r in FOUND["candidates"] if r["hyperparameters"] == chosen and r["algorithm"] == name]
+        for name, chosen in FOUND["chosen"].items()
+    }
+    assert max(scores["ppo"] + scores["a2c"] + scores["dqn"]) <= scores["linear"][0]
+
+
 def test_the_penalty_is_not_at_the_edge_of_what_was_tried():
     penalties = sorted(row["hyperparameters"]["penalty"] for row in FOUND["candidates"] if row["algorithm"] == "linear")
     assert penalties[0] < linear.HYPERPARAMETERS["penalty"] < penalties[-1]

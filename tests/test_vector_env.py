@@ -128,11 +128,12 @@ def test_a_masked_reset_in_the_middle_begins_those_episodes_alone(mode):
             assert plain(ours) == plain(loop.reset(seed=seed, options={"reset_mask": chosen}))
 
 
+@pytest.mark.parametrize("compiled", COMPILED)
 @pytest.mark.parametrize("mode", AutoresetMode)
-def test_a_single_environment_stands_where_its_episode_does_and_moves_on_alone(mode):
+def test_a_single_environment_stands_where_its_episode_does_and_moves_on_alone(mode, compiled):
     cells = ["tsla_main", "TSLA:2022-10-06:2022-10-14", "spy_bear_2022"]  # episodes of 8, 6 and 8 decisions
     game = {"timesteps": 8, "start": "random", "hold": "flat", "cost_bps": 3.0}
-    envs = FinMemTradingVectorEnv(5, cells, mode, **game)
+    envs = FinMemTradingVectorEnv(5, cells, mode, compiled, **game)
     sync = singles(5, cells, mode, **game)
     assert envs.single(1).ledger() == Ledger()
     generator = np.random.default_rng(0)
@@ -144,7 +145,7 @@ def test_a_single_environment_stands_where_its_episode_does_and_moves_on_alone(m
         over = np.array([each.unwrapped._day == each.unwrapped._end for each in sync.envs])
         for k in np.flatnonzero(~over):
             alone = envs.single(k)
-            observation, reward, *_ = alone.step(BUY)
+            observation = alone.step(BUY)[0]
             assert len(alone.ledger().date) == len(ledgers[k].date) + 1
             assert observation in alone.observation_space
         if mode is AutoresetMode.DISABLED and over.any():

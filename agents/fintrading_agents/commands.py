@@ -1,5 +1,6 @@
 """The sub-commands of `fintrading` that the players bring."""
 
+from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ from fintrading_gym.rollout import Task
 BAR = (
     TextColumn("{task.description}"),
     BarColumn(),
-    TextColumn("{task.fields[fps]:,.0f} steps/s, mean return {task.fields[mean]:+.3f}"),
+    TextColumn("{task.fields[told]}"),
     TimeRemainingColumn(),
 )
 
@@ -50,15 +51,13 @@ def train(
     paths[0].parent.mkdir(parents=True, exist_ok=True)  # one that cannot be written fails before the first training
     with Progress(*BAR, console=Console(stderr=True), transient=True) as progress:
         for task, path in zip(tasks, paths, strict=True):
-            bar = progress.add_task(f"{algorithm} seed {task.seed}", total=chosen["steps"], fps=0.0, mean=0.0)
+            bar = progress.add_task(f"{algorithm} seed {task.seed}", total=chosen["steps"], told="")
 
             def report(done: int, fps: float, mean: float, bar: Any = bar) -> None:
-                progress.update(bar, completed=done, fps=fps, mean=mean)
+                told = "no episode has ended" if isnan(mean) else f"mean return {mean:+.3f}"
+                progress.update(bar, completed=done, told=f"{fps:,.0f} steps/s, {told}")
 
             policy = learn(algorithm, task, others, chosen, report, tensorboard)
             save(policy, path)
-            shown = progress.tasks[bar].fields
-            print(
-                f"{algorithm}:{path}   {shown['fps']:,.0f} steps/s,"
-                f" mean return {shown['mean']:+.3f} in training, learned until {policy.last_day}"
-            )
+            told = progress.tasks[bar].fields["told"]
+            print(f"{algorithm}:{path}   {told} in training, learned until {policy.last_day}")

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fintrading_agents.folders import cache_folder
 from fintrading_gym import __version__
 from fintrading_gym.env import FILLS, HOLD_RULES
-from fintrading_gym.errors import brief, lookup
+from fintrading_gym.errors import brief, lookup, one_line
 from fintrading_gym.observations import columns
 from fintrading_gym.replies import ACTIONS
 from fintrading_gym.rollout import Task
@@ -37,6 +37,7 @@ FOREIGN = (
     *(BadZipFile, ZlibError, SyntaxError, TokenError),
 )
 MAX_BYTES = 1 << 26  # of a file, packed and unpacked; a policy of the usual size has 30 kB
+LONGEST = 300  # characters of why a file is refused: some faults quote what they found
 # How a recipe may write what gets into file names, tables and messages.
 WRITTEN = {
     "algorithm": r"[a-z0-9_]{1,20}",
@@ -151,7 +152,7 @@ def refuse_unfit(recipe: Recipe, task: Task) -> None:
     if selected is not None and first <= selected:
         raise PolicyError(
             f"The hyperparameters of this {algorithm} policy were chosen on days up to {selected}; window"
-            f" {task.window} begins on {first}. Play a later window"
+            f" {task.window} begins on {first}. Play a later window, or train with hyperparameters of your own"
         )
     if first <= trained_until:
         raise PolicyError(
@@ -208,7 +209,7 @@ def load(path: Path) -> Policy:
                     arrays[member.filename.removesuffix(".npy")] = _array(file, member.file_size)
         return _policy(arrays)
     except FOREIGN as fault:
-        why = " ".join(f"{type(fault).__name__}: {fault}".split())
+        why = one_line(fault)[:LONGEST]
         raise PolicyError(f"{path} is no stored policy ({why})") from fault
 
 
@@ -239,7 +240,7 @@ def _policy(arrays: dict[str, Any]) -> Policy:
         width = len(bias)
         layers.append((weights, bias))
     if arrays or width != len(ACTIONS):
-        raise ValueError(f"its {len(layers)} layers end in {width} outputs, and {list(arrays)} are left over")
+        raise ValueError(f"its {len(layers)} layers end in {width} outputs, and {brief(list(arrays))} are left over")
     if len(layers) > 1:
         lookup("activation", recipe["hyperparameters"]["activation"], ACTIVATIONS)
     return Policy(recipe, tuple(layers), libraries)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
@@ -127,6 +128,8 @@ def train(
         import torch
     except ImportError as fault:
         raise MissingExtra(f"Training {algorithm}", "rl") from fault
+    if tensorboard and not find_spec("tensorboard"):
+        raise MissingExtra("TensorBoard's log", "rl")
     from fintrading_agents.sb3 import bootstrapping, make_vec_env
 
     chosen, days = recipe["hyperparameters"], training_days(task.window, tickers)
@@ -146,7 +149,9 @@ def train(
             **chosen["learner"],
         )
         bootstrapping(learner)
-        learner.learn(chosen["steps"], callback=_reporting(report) if report else None, tb_log_name=algorithm)
+        learner.learn(
+            chosen["steps"], callback=_reporting(report) if report else None, tb_log_name=f"{algorithm}-seed{task.seed}"
+        )
     return Policy(recipe, _layers(learner), {name: version(name) for name in LIBRARIES})
 
 
@@ -164,7 +169,7 @@ def trained(algorithm: str, task: Task) -> Policy:
 
 def _player(algorithm: str, told: str) -> Callable[..., Agent]:
     def factory(task: Task, path: str | None = None) -> Agent:
-        policy = None if path is None else load(Path(path))
+        policy = None if path is None else load(Path(path).expanduser())  # no shell expands what follows a colon
         recipe = policy.recipe if policy else recipe_for(algorithm, task)
         if recipe["algorithm"] != algorithm:
             raise PolicyError(f"{path} is a policy of {recipe['algorithm']}: play {recipe['algorithm']}:{path}")
