@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
@@ -19,16 +18,16 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
-from fintrading_gym import __version__, tables, windows
+from fintrading_gym import __version__, store, tables, windows
 from fintrading_gym import leaderboard as board
 from fintrading_gym.env import FILLS, HOLD_RULES
-from fintrading_gym.errors import DataError, MissingExtra, RunStopped, UnknownName, lookup
+from fintrading_gym.errors import DataError, MissingExtra, RunStopped, UnknownName, lookup, one_line
 from fintrading_gym.flags import given, with_model_flags, with_options
 from fintrading_gym.ledger import evaluate
 from fintrading_gym.masking import IDENTITIES
 from fintrading_gym.observations import DETAILS, PERSONAS
 from fintrading_gym.progress import FEW, watched
-from fintrading_gym.rollout import Player, Task, find_player, load, registered
+from fintrading_gym.rollout import Task, find_player, load, registered
 from fintrading_gym.worlds import WORLDS
 
 COMMANDS = "fintrading_gym.commands"  # the entry-point group by which other packages' commands are found
@@ -205,6 +204,7 @@ def leaderboard(
     detail: Detail = None,
     identity: IdentityFlag = None,
     worlds: Annotated[str, typer.Option(help=f"By commas, of {', '.join(WORLDS)}: a board each.")] = "real",
+    out: Annotated[Path | None, typer.Option(help="Keep the board in this file, and go on with what it holds.")] = None,
     csv_file: Annotated[str | None, typer.Option("--csv", help="Write a row an episode to this file.")] = None,
     json_file: Annotated[str | None, typer.Option("--json", help="The same as JSON.")] = None,
     **model_flags: Any,
@@ -231,7 +231,19 @@ def leaderboard(
     for path in filter(None, (csv_file, json_file)):
         Path(path).open("a").close()  # the same for a file that cannot be written
     episodes = board.plan(players, played)
-    rows, ended = _run(episodes, options.get("in_flight", board.AT_ONCE))
+    # Where it is asked is no setting to note: the address may be meant to hold a secret, which it is refused for later.
+    asked = {"agents": names, "tasks": [asdict(task) for task in played], **options, "base_url": None}
+    ended: KeyboardInterrupt | RunStopped | None = None
+    with store.writing(out, asked) as kept:
+        lacking = board.lacking(kept, episodes)
+        try:
+            with watched(sum(task.decisions for _, task in lacking)) as watch:
+                board.fill(kept, lacking, options.get("in_flight", board.AT_ONCE), watch.on_day)
+        except (KeyboardInterrupt, RunStopped) as end:
+            ended = end
+        rows = kept.rows()
+        done = len(episodes) - len(board.lacking(kept, episodes))
+        kept.end("finished" if ended is None else one_line(ended))
     if isinstance(ended, RunStopped) and not rows:
         raise ended
     if csv_file:
@@ -239,10 +251,12 @@ def leaderboard(
     if json_file:
         write_json(Path(json_file), rows)
     tables.print_boards(rows, players)
+    if out:
+        print(f"{out}: {len(rows)} episodes, {len(lacking)} of them played now; fintrading report {out} shows them")
     if isinstance(ended, KeyboardInterrupt):
         raise typer.Exit(130)
     if ended:
-        fail(f"{len(rows)} of {len(episodes)} episodes are finished: {ended}")
+        fail(f"{done} of {len(episodes)} episodes are finished: {ended}")
     if any(row["failure"] for row in rows):
         fail("some episodes failed; the table says which")
 
@@ -314,25 +328,10 @@ def _timesteps(text: str) -> int | None:
     return int(text)
 
 
-# ------------------------------------------------------------------------------ running and printing
+# ------------------------------------------------------------------------------ writing and printing
 
 
-def _run(
-    episodes: Sequence[tuple[Player, Task]], at_once: int
-) -> tuple[list[board.Row], KeyboardInterrupt | RunStopped | None]:
-    """The rows in the order of the episodes, and what ended the run before it was through."""
-    rows: dict[int, board.Row] = {}
-    ended: KeyboardInterrupt | RunStopped | None = None
-    with watched(sum(task.decisions for _, task in episodes)) as watch:
-        try:
-            for place, row in board.run(episodes, at_once, watch.on_day):
-                rows[place] = row  # noqa: PERF403 - a comprehension would lose the rows of a run that is ended
-        except (KeyboardInterrupt, RunStopped) as end:
-            ended = end
-    return [rows[place] for place in sorted(rows)], ended
-
-
-def write_csv(path: Path, rows: list[board.Row]) -> None:
+def write_csv(path: Path, rows: list[store.Row]) -> None:
     """A row an episode, each column that any row has."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     with path.open("w", newline="") as file:
@@ -341,7 +340,7 @@ def write_csv(path: Path, rows: list[board.Row]) -> None:
         writer.writerows(rows)
 
 
-def write_json(path: Path, rows: list[board.Row]) -> None:
+def write_json(path: Path, rows: list[store.Row]) -> None:
     """The same as one JSON array."""
     path.write_text(json.dumps(rows, indent=1) + "\n")
 

@@ -16,12 +16,11 @@ from fintrading_gym.errors import RunStopped
 from fintrading_gym.ledger import evaluate
 from fintrading_gym.replies import Decision
 from fintrading_gym.rollout import Agent, Episode, OnDay, Player, Task
+from fintrading_gym.store import Row, Store, key_of, recipe_of
 
 MIN_COVERAGE = 0.95  # of the days an agent must decide itself, or its score is the environment's holds
 AT_ONCE = 12  # episodes of agents that wait, by default: the evaluation's tasks
 AVERAGED = ("score", "cumulative_return", "excess", "regret", "luck", "sharpe_ratio", "max_drawdown", "coverage")
-
-Row = dict[str, Any]
 
 
 def plan(players: Iterable[Player], tasks: Iterable[Task]) -> list[tuple[Player, Task]]:
@@ -43,15 +42,11 @@ def run(
     episodes: Sequence[tuple[Player, Task]],
     at_once: int = AT_ONCE,
     on_day: Callable[[int, Agent, Decision | None], None] | None = None,
-) -> Iterator[tuple[int, Row]]:
-    """Play the episodes; of each, as it ends, its place in `episodes` and its row.
+) -> Iterator[tuple[int, Row, Episode]]:
+    """Play the episodes; of each, as it ends, its place in `episodes`, its row and what was played.
 
     Players whose agents wait rather than compute (`Traits.concurrent`) play in threads, the others one after the
     other in the caller's. What a player's episodes share is opened once and closed at the end, be it an early one.
-
-    A row holds the agent and the task, `score` and everything `ledger.evaluate` gives, `coverage`
-    (share of days on which the agent really decided), `failure`, the table's sha256, the version, and the agent's
-    own `facts`. A failed episode has no score.
 
     Args:
         episodes: of `plan`.
@@ -59,7 +54,7 @@ def run(
         on_day: called after each day with the episode's place, the agent and its decision, from any thread.
 
     Raises:
-        RunStopped: nothing more can be played; the rows so far are good, and episodes under way are dropped.
+        RunStopped: nothing more can be played; the episodes so far are good, and those under way are dropped.
     """
     stopped = threading.Event()
 
@@ -73,35 +68,35 @@ def run(
         players = {id(player): player for player, _ in episodes}
         opened = {key: run_long.enter_context(player.opened()) for key, player in players.items()}
 
-        def play(place: int) -> Row:
+        def play(place: int) -> tuple[Row, Episode]:
             if stopped.is_set():
                 raise RunStopped("the run was stopped")
             player, task = episodes[place]
-            return row_of(opened[id(player)], task, partial(note, place))
+            return played(opened[id(player)], task, partial(note, place))
 
         waiting = {threads.submit(play, k): k for k, (player, _) in enumerate(episodes) if player.traits.concurrent}
 
-        def finished() -> Iterator[tuple[int, Row]]:
+        def finished() -> Iterator[tuple[int, Row, Episode]]:
             for done in [future for future in waiting if future.done() and not future.exception()]:
-                yield waiting.pop(done), done.result()
+                yield waiting.pop(done), *done.result()
 
         halt: RunStopped | None = None
         try:
             try:
                 for place in sorted(set(range(len(episodes))) - set(waiting.values())):
-                    yield place, play(place)
+                    yield place, *play(place)
                     yield from finished()
             except RunStopped as stop:
                 halt = stop
                 stopped.set()
             for done in as_completed(list(waiting)):
                 try:
-                    row = done.result()
+                    result = done.result()
                 except RunStopped as stop:  # the others end with the day they are at; what is finished still counts
                     halt = halt or stop
                     stopped.set()
                 else:
-                    yield waiting.pop(done), row
+                    yield waiting.pop(done), *result
             if halt:
                 raise halt
         except KeyboardInterrupt:  # nobody waits for the others
@@ -112,17 +107,42 @@ def run(
             threads.shutdown(wait=False, cancel_futures=True)
 
 
-def row_of(player: Player, task: Task, on_day: OnDay | None = None) -> Row:
-    """One episode, played, as a row; see `run`."""
-    return as_row(player, task, player.play(task, on_day))
+def lacking(board: Store, episodes: Iterable[tuple[Player, Task]]) -> list[tuple[Player, Task]]:
+    """Those of the episodes that a board does not hold, or holds as failed."""
+    there = board.finished()
+    return [(player, task) for player, task in episodes if key_of(recipe_of(player, task)) not in there]
+
+
+def fill(
+    board: Store,
+    episodes: Sequence[tuple[Player, Task]],
+    at_once: int = AT_ONCE,
+    on_day: Callable[[int, Agent, Decision | None], None] | None = None,
+) -> None:
+    """Play the episodes, and write each into the board as it ends; arguments and what is raised as in `run`."""
+    recipes = [recipe_of(player, task) for player, task in episodes]  # before an agent can change what they are made of
+    for place, row, episode in run(episodes, at_once, on_day):
+        board.add(recipes[place], row, episode)
+
+
+def played(player: Player, task: Task, on_day: OnDay | None = None) -> tuple[Row, Episode]:
+    """One episode, played, and its row."""
+    episode = player.play(task, on_day)
+    return as_row(player, task, episode), episode
 
 
 def as_row(player: Player, task: Task, episode: Episode) -> Row:
-    """An episode that the player has played as a row; see `run`."""
+    """An episode that the player has played as a row of the board.
+
+    It holds the agent and the task, `score` and everything `ledger.evaluate` gives, `coverage` (share of days on which
+    the agent really decided), `failure`, the table's sha256, the version, and the agent's own `facts`. A failed
+    episode has no score.
+    """
     numbers = evaluate(episode.ledger, task.hold, task.cost_bps) if episode.failure is None else {}
     row = {
-        "agent": player.name,
+        "agent": player.label,
         "cell": task.cell if isinstance(task.cell, str) else str(task.cell),
+        "ranked": player.traits.ranked,
         "persona": task.persona if player.traits.uses_persona else None,
         "seed": task.seed if player.traits.uses_seed else None,
         "timesteps": task.timesteps,

@@ -1,6 +1,7 @@
 """Who plays, what is played, and one episode of it."""
 
 import importlib
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -169,6 +170,7 @@ class Traits:
     ranked: bool = True  # False: shown without a rank (it knows the future)
     concurrent: bool = False  # True: its agents wait rather than compute, so episodes may run in threads
     options: tuple[str, ...] = ()  # keywords that the factory takes beside the task and the argument
+    indifferent: frozenset[str] = frozenset()  # those of them that change no decision: limits, where replies are kept
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,19 @@ class Player:
         """What the factory says of itself; it may say so by a function of the argument and the options."""
         told: Traits | Callable[[Any, Mapping[str, Any]], Traits] = getattr(self.factory, "traits", Traits())
         return told if isinstance(told, Traits) else told(self.argument, self.options)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Its options that make it another agent than the same name without them."""
+        usual = inspect.signature(self.factory).parameters
+        told = {name: value for name, value in self.options.items() if name not in self.traits.indifferent}
+        return {name: value for name, value in told.items() if name not in usual or value != usual[name].default}
+
+    @property
+    def label(self) -> str:
+        """How a board names it: `llm:openai/NAME`, and its settings, as in `llm:openai/NAME [context=full]`."""
+        told = " ".join(f"{name}={value}" for name, value in sorted(self.settings.items()))
+        return f"{self.name} [{told}]" if told else self.name
 
     @contextmanager
     def opened(self) -> Iterator["Player"]:

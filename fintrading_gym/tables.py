@@ -8,11 +8,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fintrading_gym.leaderboard import MIN_COVERAGE, Row, by_world, rank
+from fintrading_gym.leaderboard import MIN_COVERAGE, by_world, rank
 from fintrading_gym.observations import POSITIONS
 from fintrading_gym.progress import FEW, known_sum, one_sided
 from fintrading_gym.replies import ACTIONS
 from fintrading_gym.rollout import Player
+from fintrading_gym.store import Row
 from fintrading_gym.worlds import WORLDS
 
 BOARD = {  # column of the table: what it shows, and how it is printed

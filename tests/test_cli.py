@@ -117,7 +117,7 @@ def test_each_world_prints_a_board_and_play_knows_worlds_and_levels_too(tmp_path
     assert "mirror world: every move of a price with its sign flipped" in text
     rows = json.loads((tmp_path / "r.json").read_text())
     assert [(row["agent"], row["world"]) for row in rows] == [
-        ("flat", "real"), ("flat", "mirror"), ("momentum", "real"), ("momentum", "mirror"),
+        ("flat", "real"), ("momentum", "real"), ("flat", "mirror"), ("momentum", "mirror"),
     ]  # fmt: skip
     told = json.loads(run("play", "flat", "--world", "shuffled:3", "--identity", "coarse", "--json").stdout)
     assert (told["world"], told["identity"]) == ("shuffled:3", "coarse")

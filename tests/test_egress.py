@@ -90,7 +90,7 @@ def test_replies_reasoning_and_tool_calls_are_searched():
 def test_a_run_that_tells_is_not_ranked_and_the_board_says_where():
     tells = Player("llm:tells", llm, Scripted(lambda messages: f"Tesla, I think. {BUY}"))
     silent = Player("llm:silent", llm, Scripted(lambda messages: BUY))
-    rows = [row for _, row in board.run([(tells, TASK), (silent, TASK)])]
+    rows = [row for _, row, _ in board.run([(tells, TASK), (silent, TASK)])]
     standings = {standing.agent: standing for standing in board.rank(rows)}
     assert standings["llm:silent"].rank == 1
     assert standings["llm:tells"].rank is None

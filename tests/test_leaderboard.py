@@ -46,7 +46,7 @@ def test_tasks_that_differ_in_the_game_are_all_played():
 
 def test_a_row_is_settled_by_its_tasks_own_rules():
     task = Task("tsla_main", hold="flat", cost_bps=25.0, fill="next_open")
-    ((_, row),) = run([(find_player("momentum"), task)])
+    ((_, row, _),) = run([(find_player("momentum"), task)])
     market, overnight = task.market()
     always = earned(market, [2] * len(market), overnight=overnight, hold="flat", cost_bps=25.0)[1]
     assert row["buy_and_hold"] == pytest.approx(always.sum())
@@ -59,7 +59,7 @@ def test_a_row_is_settled_by_its_tasks_own_rules():
 
 
 def test_a_row_tells_the_task_the_numbers_and_where_they_come_from():
-    ((_, row),) = run([(find_player("momentum"), Task("spy_bear_2022", cost_bps=1.0))])
+    ((_, row, _),) = run([(find_player("momentum"), Task("spy_bear_2022", cost_bps=1.0))])
     assert row["persona"] is None
     assert row["seed"] is None
     assert (row["cell"], row["timesteps"], row["hold"], row["fill"], row["cost_bps"]) == (
@@ -72,7 +72,7 @@ def test_a_row_tells_the_task_the_numbers_and_where_they_come_from():
 
 
 def test_doing_nothing_scores_0708():
-    ((_, row),) = run([(find_player("flat"), Task())])
+    ((_, row, _),) = run([(find_player("flat"), Task())])
     assert row["score"] == pytest.approx((0.5 + 1 / 3 + 1 + 1) / 4)
 
 
@@ -120,7 +120,7 @@ def test_each_world_has_a_board_of_its_own():
 
 def test_worlds_and_identity_stand_in_the_rows_and_are_played_apart():
     tasks = [Task(world=world, timesteps=5) for world in ("real", "mirror", "shuffled:1")]
-    rows = [row for _, row in run(plan([find_player("buy_and_hold"), find_player("llm:scripted/momentum")], tasks))]
+    rows = [row for _, row, _ in run(plan([find_player("buy_and_hold"), find_player("llm:scripted/momentum")], tasks))]
     told = {(row["agent"], row["world"]): row for row in rows}
     assert len(told) == 6
     assert {agent: told[agent, "real"]["identity"] for agent in ("buy_and_hold", "llm:scripted/momentum")} == {
@@ -142,13 +142,13 @@ def test_what_an_agent_says_of_itself_takes_no_column_of_the_boards():
 
         return Boast()
 
-    ((_, row),) = run([(Player("boaster", boaster), Task())])
+    ((_, row, _),) = run([(Player("boaster", boaster), Task())])
     assert (row["agent"], row["mood"]) == ("boaster", "fine")
     assert row["score"] == pytest.approx(0.898, abs=1e-3)
 
 
 def test_a_failed_episode_has_no_score_that_looks_fine():
-    ((_, row),) = run([(Player("bad", lambda task: lambda observation: 9), Task())])
+    ((_, row, _),) = run([(Player("bad", lambda task: lambda observation: 9), Task())])
     assert row["score"] is None
     assert row["coverage"] == 0.0
     assert "cumulative_return" not in row
@@ -164,7 +164,7 @@ waiting.traits = Traits(concurrent=True)
 def test_agents_that_wait_play_at_the_same_time_and_rows_say_whose_they_are():
     episodes = plan([find_player("flat"), Player("waiting", waiting)], [Task(cell, timesteps=4) for cell in CELLS])
     started = time.monotonic()
-    rows = dict(run(episodes, at_once=10))
+    rows = {place: row for place, row, _ in run(episodes, at_once=10)}
     assert time.monotonic() - started < 10 * 4 * 0.05
     assert sorted(rows) == list(range(20))
     assert all(
@@ -187,7 +187,7 @@ def test_a_run_that_is_stopped_gives_what_was_finished_before_it_says_so():
     rows = []
     with pytest.raises(RunStopped, match="no more tokens"):
         rows.extend(run(plan([find_player("flat"), Player("limited", limited)], tasks), at_once=4))
-    assert sorted(place for place, _ in rows) == [0, 1, 2, 3, 4]  # the rule's four, and the one that was a day long
+    assert sorted(place for place, *_ in rows) == [0, 1, 2, 3, 4]  # the rule's four, and the one that was a day long
 
 
 @pytest.mark.parametrize("end", [RunStopped, KeyboardInterrupt])
@@ -209,7 +209,7 @@ def test_what_was_finished_beside_a_player_that_stops_the_run_is_given_first(end
     rows = []
     episodes = [(Player("stopping", stopping), Task()), (Player("beside", beside), Task(timesteps=1))]
     with pytest.raises(end, match="enough"):
-        rows.extend((place, row["agent"]) for place, row in run(episodes))
+        rows.extend((place, row["agent"]) for place, row, _ in run(episodes))
     assert rows == [(1, "beside")]
 
 
@@ -220,14 +220,14 @@ def test_facts_of_an_agent_are_columns_of_its_row():
         def __call__(self, observation):
             return 1
 
-    ((_, row),) = run([(Player("telling", lambda task: Telling()), Task())])
+    ((_, row, _),) = run([(Player("telling", lambda task: Telling()), Task())])
     assert (row["model"], row["tokens_in"]) == ("m", 7)
 
 
 def test_the_whole_first_board_ranks_seven_and_shows_the_oracle():
     names = ["buy_and_hold", "short_and_hold", "flat", "random", "momentum", "mean_reversion", "sma_cross", "oracle"]
     players = [find_player(name) for name in names]
-    rows = [row for _, row in run(plan(players, [Task(cell) for cell in EVALUATION]))]
+    rows = [row for _, row, _ in run(plan(players, [Task(cell) for cell in EVALUATION]))]
     standings = rank(rows, [p.name for p in players if not p.traits.ranked])
     assert [s.rank for s in standings] == [1, 2, 3, 4, 5, 6, 7, None]
     assert standings[-1].agent == "oracle"

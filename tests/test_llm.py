@@ -301,7 +301,7 @@ def record(rows):
 
 def board_of(url, options, tasks=TASKS, **run):
     player = Player("llm:openai/stub", llm, "openai/stub", {"base_url": url, **options})
-    rows = dict(board.run(board.plan([player], tasks), **run))
+    rows = {place: row for place, row, _ in board.run(board.plan([player], tasks), **run)}
     return [rows[place] for place in sorted(rows)]
 
 
@@ -368,7 +368,7 @@ def test_a_limit_ends_the_run_and_keeps_what_is_finished(options):
         player = Player("llm:openai/stub", llm, "openai/stub", {"base_url": stub.url, **limited})
         with pytest.raises(RunStopped, match="token_limit=2944 is reached"):
             rows.extend(board.run(board.plan([player], TASKS), at_once=1))
-        assert [row["failure"] for _, row in rows] == [None] * 5  # five episodes, and two days of the sixth
+        assert [row["failure"] for _, row, _ in rows] == [None] * 5  # five episodes, and two days of the sixth
         asked = len(stub.requests)
         assert asked == 1 + 4 * 5 + 2
         resumed = board_of(stub.url, options)
@@ -380,7 +380,7 @@ def test_a_limit_ends_the_run_and_keeps_what_is_finished(options):
 def test_a_failing_model_fails_its_episodes_and_the_rules_play_on(options):
     with Stub(says(BUY), error(401, "bad key")) as stub:
         players = [Player("llm:x", llm, "openai/stub", {"base_url": stub.url, **options}), find_player("flat")]
-        rows = [row for _, row in sorted(board.run(board.plan(players, TASKS)))]
+        rows = [row for _, row, _ in sorted(board.run(board.plan(players, TASKS)), key=lambda done: done[0])]
     assert [row["failure"] is None for row in rows] == [False] * 12 + [True] * 4
     assert "bad_key" in rows[0]["failure"]
     assert len(stub.requests) == 1 + 12

@@ -16,7 +16,7 @@ from fintrading_agents import rl
 from fintrading_agents.policies import PolicyError, cached, load, save
 from fintrading_agents.spans import training_days
 from fintrading_gym.errors import DataError, MissingExtra, UnknownName
-from fintrading_gym.leaderboard import plan, row_of
+from fintrading_gym.leaderboard import plan, played
 from fintrading_gym.observations import market_rows
 from fintrading_gym.rollout import Task, find_player, rollout
 from fintrading_gym.windows import CELLS
@@ -117,7 +117,7 @@ def test_without_tensorboard_the_error_is_the_line_that_installs_it(monkeypatch,
 @LEARNS
 def test_a_board_trains_what_it_lacks_once_and_its_row_tells_of_it(monkeypatch, tmp_path):
     task = Task("nvda_bull_2023", seed=1)
-    row = row_of(find_player("ppo"), task)
+    row, _ = played(find_player("ppo"), task)
     assert row["failure"] is None
     assert (row["seed"], row["policy_seed"], row["trained_until"]) == (1, 1, "2022-12-30")
     assert row["selected_until"] == "2021-12-31"
@@ -125,7 +125,7 @@ def test_a_board_trains_what_it_lacks_once_and_its_row_tells_of_it(monkeypatch, 
     assert list((tmp_path / "cache/policies").iterdir()) == [cached(rl.recipe_for("ppo", task))]
 
     monkeypatch.setattr(rl, "train", lambda *_: pytest.fail("it was trained again"))
-    assert row_of(find_player("ppo"), task) == row
+    assert played(find_player("ppo"), task)[0] == row
     with pytest.raises(pytest.fail.Exception):
         rl.trained("ppo", Task("nvda_bull_2023", seed=2))
     assert rl.trained("ppo", Task("nvda_bull_2023", seed=np.int64(1))).recipe["seed"] == 1

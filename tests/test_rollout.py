@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fintrading_gym.errors import RunStopped, UnknownName
-from fintrading_gym.leaderboard import row_of
+from fintrading_gym.leaderboard import played
 from fintrading_gym.replies import Decision
 from fintrading_gym.rollout import Player, Task, Traits, find_player, registered, rollout
 from fintrading_gym.windows import CELLS
@@ -121,7 +121,7 @@ def test_numbers_of_numpy_make_the_task_that_pythons_make():
     for task in (numpys, Task(seed=3, timesteps=20, cost_bps=5, lookback=5)):
         assert repr(task) == repr(plain)
         assert json.dumps(asdict(task)) == json.dumps(asdict(plain))
-    assert row_of(find_player("random"), numpys) == row_of(find_player("random"), plain)
+    assert played(find_player("random"), numpys) == played(find_player("random"), plain)
 
 
 def test_the_seed_reaches_the_environment():

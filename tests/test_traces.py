@@ -46,8 +46,8 @@ def run(monkeypatch, *arguments):
 
 def test_an_episode_is_the_row_that_the_leaderboard_makes_of_the_same_decisions(tmp_path):
     (row,) = rows(written(tmp_path, REAL))
-    local = board.row_of(find_player("llm:scripted/buy"), Task(timesteps=3, identity="real"))
-    assert local.keys() - row.keys() == {"leaks", "first_leak"}  # the trace was written before they were told
+    local, _ = board.played(find_player("llm:scripted/buy"), Task(timesteps=3, identity="real"))
+    assert local.keys() - row.keys() == {"leaks", "first_leak", "calls"}  # the trace was written before they were told
     assert row.keys() < local.keys()
     theirs = (
         "leaks",
@@ -61,6 +61,7 @@ def test_an_episode_is_the_row_that_the_leaderboard_makes_of_the_same_decisions(
         "cost_usd",
         "paid_usd",
         "prompt_sha256",
+        "calls",
     )
     assert {name: row[name] for name in row if name not in theirs} == {
         name: local[name] for name in local if name not in theirs

@@ -16,6 +16,8 @@ from fintrading_gym.rollout import Task, Traits
 
 SILENT = ("empty", "only_reasoning")  # of replies.REASONS: nothing was said
 IDENTITY = "masked"  # a model is not told whom it trades, and when, unless the task says otherwise
+# Settings of a model that change its answers; where it is asked matters if somebody else may answer there.
+ANSWERING = {"temperature", "max_tokens", "structured"}
 # Added to what was asked, once for each reply that was no decision; the reply itself is not sent back.
 NUDGE = "\nYour reply was no decision. {reason} Answer with one JSON object and nothing else.\n"
 
@@ -157,10 +159,12 @@ def model_traits(own: tuple[str, ...]) -> Callable[[str | Model | None, Mapping[
     def traits(model: str | Model | None, options: Mapping[str, Any]) -> Traits:
         name = model or "" if isinstance(model, str | None) else model.name
         local, scripted = name.startswith("local/"), name.startswith("scripted/")
+        same = {f.name for f in fields(Settings)} - ANSWERING - (set() if local or scripted else {"base_url"})
         return Traits(
             uses_seed=bool(options.get("temperature")) if local else not scripted,
             concurrent=not local,
             options=(*own, *(f.name for f in fields(Settings))),
+            indifferent=frozenset(same),
         )
 
     return traits

@@ -14,6 +14,7 @@ from fintrading_gym import ENV_ID, __version__, cli, tables
 from fintrading_gym import leaderboard as board
 from fintrading_gym.ledger import Ledger, evaluate
 from fintrading_gym.rollout import Episode, Player, Task
+from fintrading_gym.store import Row
 
 LEDGER, SEAT = "fintrading", "fintrading_seat"  # of trace.info
 TOLERANCE = 1e-9  # between scores of one ledger on two machines
@@ -40,7 +41,7 @@ def components(raw: Mapping[str, float]) -> dict[str, float]:
     return {f"fintrading_{name[6:]}": value for name, value in raw.items() if name.startswith("score_")}
 
 
-def rows(path: Path) -> list[board.Row]:
+def rows(path: Path) -> list[Row]:
     """The leaderboard's row of each episode in a `traces.jsonl`, its score computed anew from the ledger.
 
     Episodes of one task and model are numbered as seeds 0, 1, ... in the order of the file.
@@ -48,7 +49,7 @@ def rows(path: Path) -> list[board.Row]:
     Raises:
         ValueError: a line is no episode of this environment, or its rewards are not what its ledger gives.
     """
-    made: list[board.Row] = []
+    made: list[Row] = []
     # Lines end with a newline alone: a reply may hold other separators, and they are written as they are.
     for number, line in enumerate(path.read_bytes().rstrip(b"\n").split(b"\n"), 1):
         if not line:
@@ -73,7 +74,7 @@ def rows(path: Path) -> list[board.Row]:
     return made
 
 
-def _row(episode: dict[str, Any]) -> board.Row:
+def _row(episode: dict[str, Any]) -> Row:
     if not episode["ok"] and not episode["traces"]:
         lost = Episode(Ledger(), (), None, _errors(episode))
         return board.as_row(Player("", llm), task_of(episode["task"]["data"]), lost)
