@@ -1,12 +1,16 @@
 """Stored policies: what a file may hold, what it may be played on, and where it is kept."""
 
+import contextlib
 import io
 import json
 import pickle
+import re
 import tracemalloc
 import zipfile
 from dataclasses import replace
+from functools import reduce
 from itertools import pairwise
+from operator import getitem
 
 import numpy as np
 import pytest
@@ -223,6 +227,33 @@ def test_a_file_whose_recipe_is_none_is_refused(changes, words, tmp_path):
     save(replace(policy, recipe=policy.recipe | changes), tmp_path / "policy.npz")
     with pytest.raises(PolicyError, match=words):
         load(tmp_path / "policy.npz")
+
+
+def places(told, *way):
+    """The ways to every value within JSON."""
+    yield way
+    inside = told.items() if isinstance(told, dict) else enumerate(told) if isinstance(told, list) else ()
+    for name, value in inside:
+        yield from places(value, *way, name)
+
+
+@pytest.mark.parametrize("value", [None, True, 5, -1.5, "x", "\n", [], ["x"], {}, {"x": 5}], ids=repr)
+def test_whatever_stands_anywhere_in_a_recipe_a_file_is_refused_or_a_policy_that_tells_of_itself(value, tmp_path):
+    recipe = policy_of(sizes=(COLUMNS, 3)).recipe
+    for way in list(places(recipe)):
+        changed = {"recipe": json.loads(json.dumps(recipe))}
+        *into, last = ("recipe", *way)
+        reduce(getitem, into, changed)[last] = value
+        save(replace(policy_of(sizes=(COLUMNS, 3)), recipe=changed["recipe"]), tmp_path / "policy.npz")
+        try:
+            policy = load(tmp_path / "policy.npz")
+        except PolicyError:
+            continue
+        assert policy({"vector": np.zeros(COLUMNS, np.float32)}) in (0, 1, 2)
+        assert all(str(fact).isprintable() for fact in policy.facts.values())
+        assert re.fullmatch(r"[\w.-]+", title(policy.recipe))
+        with contextlib.suppress(PolicyError):
+            refuse_unfit(policy.recipe, Task())
 
 
 @pytest.mark.parametrize("sizes", [(COLUMNS, 8, 4), (COLUMNS + 1, 3), (COLUMNS,)])

@@ -169,7 +169,7 @@ def trained(algorithm: str, task: Task) -> Policy:
 
 def _player(algorithm: str, told: str) -> Callable[..., Agent]:
     def factory(task: Task, path: str | None = None) -> Agent:
-        policy = None if path is None else load(Path(path).expanduser())  # no shell expands what follows a colon
+        policy = None if path is None else load(Path(path))
         recipe = policy.recipe if policy else recipe_for(algorithm, task)
         if recipe["algorithm"] != algorithm:
             raise PolicyError(f"{path} is a policy of {recipe['algorithm']}: play {recipe['algorithm']}:{path}")
