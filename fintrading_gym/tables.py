@@ -118,7 +118,7 @@ def _table(title: str) -> Table:
 def _columns(table: Table, names: Iterable[str]) -> None:
     for name in names:
         is_agent = name in ("agent", "better than")
-        table.add_column(name, justify="left" if is_agent else "right", no_wrap=name == "agent", overflow="fold")
+        table.add_column(escape(name), justify="left" if is_agent else "right", no_wrap=not is_agent, overflow="fold")
 
 
 def _or_dash(number: float | None, form: str) -> str:
@@ -216,5 +216,6 @@ def print_summary(title: str, numbers: dict[str, Any]) -> None:
     """An episode's numbers and facts."""
     table = Table("number", "value", title=escape(title))
     for name, value in numbers.items():
-        table.add_row(name, f"{value:.4f}" if isinstance(value, float) else "unknown" if value is None else str(value))
+        told = f"{value:.4f}" if isinstance(value, float) else "unknown" if value is None else str(value)
+        table.add_row(escape(name), escape(told))
     Console().print(table)
