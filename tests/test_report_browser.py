@@ -451,6 +451,18 @@ def test_who_wants_no_motion_gets_none(browser, folder):
     assert opened.value(scrolling) == "smooth"
 
 
+def test_a_board_on_which_no_day_was_played_says_so_and_why(browser, tmp_path):
+    def dead(task):
+        raise RuntimeError("no key")
+
+    filled(tmp_path / "board.db", [dead], [Task("tsla_main")])
+    assert run(tmp_path / "board.db").exit_code == 0
+    opened = Page(browser, tmp_path / "board.html")
+    assert opened.one("#absent").text == "No day was played."
+    assert any("RuntimeError: no key" in reason for reason in opened.texts(".why"))
+    opened.quiet()
+
+
 # ----------------------------------------------------------------------------------------- a large board
 
 

@@ -39,8 +39,10 @@ def contents(stored: Sequence[Stored], title: str, audits: Sequence[Mapping[str,
     markets = _markets(stored)
     places = list(markets)
     worlds = [
-        {"name": world, "told": WORLDS[world.partition(":")[0]], **_board(its)} for world, its in by_world(rows).items()
+        {"name": world, "told": WORLDS[world.partition(":")[0]], **_board(part)}
+        for world, part in by_world(rows).items()
     ]
+    its = by_agent(rows)
     # In the order of the ranking, the agents of the real world first.
     agents = list(dict.fromkeys(s["agent"] for world in worlds for s in world["parts"][0]["standings"]))
     told: dict[str, Any] = rounded(
@@ -54,7 +56,7 @@ def contents(stored: Sequence[Stored], title: str, audits: Sequence[Mapping[str,
             "reasons": REASONS | {"none": "The agent gave none."},
             "actions": ACTIONS,
             "worlds": worlds,
-            "agents": [_agent(name, by_agent(rows)[name]) for name in agents],
+            "agents": [_agent(name, its[name]) for name in agents],
             "markets": list(markets.values()),
             "episodes": [_episode(one, agents, places) for one in stored],
             "audits": audits,

@@ -44,8 +44,10 @@ function marketOf(name) {
 
 function showDays() {
   shown = chosen();
-  if (shown.market === undefined || shown.number === undefined) {
-    at("days").replaceChildren(at("days-title"), make("p", { class: "hint" }, "No day was played."));
+  const nothing = shown.market === undefined || shown.number === undefined;
+  for (const part of at("days").children) part.hidden = nothing && !["days-title", "absent"].includes(part.id);
+  if (nothing) {
+    at("absent").textContent = "No day was played.";
     return;
   }
   cursor = Math.min(cursor, shown.episode.days);
