@@ -239,6 +239,10 @@ def test_an_agent_is_found_as_module_and_callable(monkeypatch):
     module.contrarian = lambda task: lambda observation: 0
     monkeypatch.setitem(sys.modules, "my_agents", module)
     assert find_player("my_agents:contrarian").play(Task(timesteps=2)).ledger.action == (0, 0)
+    module.constant = lambda task, argument: lambda observation: len(argument)
+    assert find_player("my_agents:constant:ab").argument == "ab"
+    assert find_player("my_agents:constant:a:b").argument == "a:b"
+    assert find_player("my_agents:constant:ab").play(Task(timesteps=2)).ledger.action == (2, 2)
 
 
 def test_a_factory_itself_is_a_player():
