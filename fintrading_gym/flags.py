@@ -24,6 +24,7 @@ MODEL_FLAGS: dict[str, tuple[type, str]] = {
     "prices": (str, "A TOML table of prices, in USD per million tokens, over the published ones."),
     "in_flight": (int, "Requests at a time to one endpoint, and episodes at a time."),
     "attempts": (int, "Of one request, where it makes sense to ask again."),
+    "pauses": (str, "Between attempts: growing (0.5 s, doubling), stepped (10, 20, 30 s at a rate limit, else 5 s)."),
     "timeout": (float, "Seconds of one attempt."),
     "token_limit": (int, "The run stops when so many tokens are used; what is finished stays."),
     "usd_limit": (float, "The same for money."),
