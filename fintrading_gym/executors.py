@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -90,6 +91,8 @@ def processes(workers: int) -> Iterator[Submit]:
                 return start(job).result()
             except BrokenProcessPool:
                 del own.pool
+                if stopped.is_set():  # it was we who killed it
+                    raise RunStopped(STOPPED) from None
         raise WorkerDied
 
     def stop() -> None:
@@ -99,10 +102,12 @@ def processes(workers: int) -> Iterator[Submit]:
                 for process in list((pool._processes or {}).values()):
                     process.kill()
 
-    with _submitting(workers, attempt, stop) as submit:
-        yield submit
-    for pool in pools:
-        pool.shutdown()
+    try:
+        with _submitting(workers, attempt, stop) as submit:
+            yield submit
+    finally:
+        for pool in pools:
+            pool.shutdown()
 
 
 def _begin() -> None:
@@ -129,9 +134,10 @@ def on_ray(workers: int | None = None, address: str | None = None) -> Iterator[S
     ours = not ray.is_initialized()
     if ours:
         quiet = {"include_dashboard": False} if _address(address) == "local" else {}
-        told = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
+        quiet |= {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
-            ray.init(_address(address), num_cpus=workers, **quiet, **told)
+            _reach(_address(address))
+            ray.init(_address(address), num_cpus=workers, **quiet)
         except (OSError, RuntimeError, ValueError) as fault:
             raise ValueError(f"No Ray at {_address(address)}: {one_line(fault)}") from fault
     task = ray.remote(num_cpus=1, max_retries=TRIES - 1)(_play)
@@ -170,6 +176,13 @@ def _ray() -> Any:
         return importlib.import_module("ray")
     except ImportError as fault:
         raise MissingExtra("--executor ray", "ray") from fault
+
+
+def _reach(address: str) -> None:
+    """Raise OSError where nobody listens; Ray itself tries for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=5).close()
 
 
 def _address(told: str | None) -> str:

@@ -109,14 +109,13 @@ def run(
             here[:] = [k for k in here if k not in going]
             submit = away.enter_context(elsewhere.opened())
             for place in sorted(going):
-                begin(place, submit(*episodes[place]))
+                begin(place, future := submit(*episodes[place]))
+                future.add_done_callback(partial(tell, place))
 
-    def answer(done: Future[Played], place: int) -> Played:
-        row, episode = done.result()
-        if on_day and not waits[place]:
-            for decision in episode.decisions:
+    def tell(place: int, done: Future[Played]) -> None:
+        if on_day and not done.exception():
+            for decision in done.result()[1].decisions:
                 on_day(place, None, decision)
-        return row, episode
 
     with ThreadPoolExecutor(at_once) as threads, ExitStack() as run_long:
         players = {id(player): player for player, _ in episodes}
@@ -136,8 +135,8 @@ def run(
                         result = play(place)
                     else:
                         done = ended.get()
-                        place = under_way[done]
-                        result = answer(done, place)
+                        place = under_way.pop(done)
+                        result = done.result()
                 except RunStopped as stop:  # what is finished still counts, and agents that wait end with their day
                     halt = halt or stop
                     stopped.set()
@@ -151,7 +150,7 @@ def run(
         except KeyboardInterrupt:  # nobody waits for the others
             for done, place in under_way.items():
                 if done.done() and not done.exception():
-                    yield place, *answer(done, place)
+                    yield place, *done.result()
             raise
         finally:  # after an interrupt too: closing the models, which comes next, ends the calls under way
             stopped.set()
