@@ -133,7 +133,7 @@ def on_ray(workers: int | None = None, address: str | None = None) -> Iterator[S
     ray, stopped = _ray(), threading.Event()
     ours = not ray.is_initialized()
     if ours:
-        quiet = {"include_dashboard": False} if _address(address) == "local" else {}
+        quiet: dict[str, Any] = {"include_dashboard": False} if _address(address) == "local" else {}
         quiet |= {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
             _reach(_address(address))
@@ -234,9 +234,10 @@ def _play(job: bytes) -> Played:
         raise RunStopped(f"A worker has fintrading-gym {__version__}, and this is {there}: install the same everywhere")
     try:
         player, task = pickle.loads(data)
-    except FAULTS as fault:  # its module runs as it is imported
-        raise RunStopped(f"A worker cannot load {name}: {one_line(fault)}") from fault
-    if task.window.load().sha256 != sha256:
+        prices = task.window.load()
+    except FAULTS as fault:  # a module runs as it is imported, a table is read as it is wanted
+        raise RunStopped(f"A worker cannot have what {name} plays with: {one_line(fault)}") from fault
+    if prices.sha256 != sha256:
         raise RunStopped(f"A worker has other prices of {task.window} than this process")
     return played(player, task)
 
