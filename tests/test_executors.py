@@ -236,7 +236,7 @@ def test_an_agent_elsewhere_that_stops_the_run_ends_it_without_waiting_for_the_o
     [
         ((0, "0.0.1"), "A worker has fintrading-gym .*, and this is 0.0.1: install the same everywhere"),
         ((1, "ab" * 32), "A worker has other prices of SPY:2022-01-03:2022-10-14 than this process"),
-        ((3, b"cno_such_module\nagent\n."), "A worker cannot have what flat plays with: ModuleNotFoundError: No module named 'no_such"),
+        ((3, b"cno_such_module\nagent\n."), "A worker cannot have what flat plays with: ModuleNotFoundError"),
     ],
 )
 def test_a_worker_that_would_play_something_else_stops_the_run(change, told):
