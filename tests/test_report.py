@@ -242,7 +242,7 @@ class Outline(html.parser.HTMLParser):
             self.inline[self._inside] = self.inline.get(self._inside, "") + data
 
 
-def test_the_same_board_gives_the_same_bytes_whenever_it_was_played(board, tmp_path):
+def test_the_same_board_gives_the_same_bytes_in_whatever_order_it_was_played(board, tmp_path):
     again = tmp_path / "again.db"
     players = ["buy_and_hold", broken, COMMITTEE, "momentum", talker("llm:scripted/prose", hostile=HOSTILE), "oracle"]
     filled(again, players, tasks_of(CELLS, ("adaptive", "risk_averse"), timesteps=12))
