@@ -32,7 +32,9 @@ class Transcript:
         """One entry a day: its `calls`, each with its `stage` (a day has several in some agents), its `messages`, all
         of its `Reply`, and the `verdict` if a decision was read from it, or the `failure` that it had instead of a
         reply; beside that what an agent adds to the day. All is ready for JSON."""
-        self._model, self._seed = Guarded(model, for_task(task, self.identity)), task.seed
+        self.entity_map = for_task(task, self.identity)
+        """What the guard puts in the place of names and dates; an agent that keeps texts masks them with it."""
+        self._model, self._seed = Guarded(model, self.entity_map), task.seed
         self._egress = Egress(task, self.identity)
         self._leaks: list[list[Leak]] = []  # of each call, in the order in which they were asked
 
