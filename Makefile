@@ -15,6 +15,7 @@ leaderboard: .venv/.players
 	$(BIN)/fintrading leaderboard $$also
 
 test: lint
+	@$(BIN)/fintrading models add smollm2 || echo "Without its weights (see above) the tests of the small model are skipped."
 	$(BIN)/pytest
 	$(BIN)/pytest -n 0 -m slow
 

@@ -1,4 +1,4 @@
-"""Flags of the command line that go to the players that take them: how a model is asked."""
+"""Flags of the command line that go to the players that take them: how a model is asked, and how an agent asks it."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +24,7 @@ MODEL_FLAGS: dict[str, tuple[type, str]] = {
     "prices": (str, "A TOML table of prices, in USD per million tokens, over the published ones."),
     "in_flight": (int, "Requests at a time to one endpoint, and episodes at a time."),
     "attempts": (int, "Of one request, where it makes sense to ask again."),
+    "pauses": (str, "Between attempts: growing (0.5 s, doubling), stepped (10, 20, 30 s at a rate limit, else 5 s)."),
     "timeout": (float, "Seconds of one attempt."),
     "token_limit": (int, "The run stops when so many tokens are used; what is finished stays."),
     "usd_limit": (float, "The same for money."),
@@ -31,21 +32,28 @@ MODEL_FLAGS: dict[str, tuple[type, str]] = {
 }
 
 
+# Of some of those players: type, whose, what it says.
+AGENT_FLAGS: dict[str, tuple[type, str, str]] = {
+    "debate_rounds": (int, "committee", "Rounds in which bull and bear answer each other; 0: one brief of each."),
+    "every": (int, "committee", "Days from one whole analysis to the next; in between one plain question a day."),
+    "form": (str, "committee", "How the last stage answers: schema (JSON) or prose (labelled lines)."),
+    "sources": (str, "committee", "A JSONL file of news, filings and the like: date, kind, title, text."),
+}
+
+
 def with_model_flags(command: C) -> C:
-    """Add the flags of `MODEL_FLAGS` to a command that takes what is given of them as keywords."""
+    """Add the flags of `MODEL_FLAGS` and `AGENT_FLAGS` to a command that takes what is given of them as keywords."""
     signature = inspect.signature(command)
     own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    flags = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[kind | None, typer.Option(help=told, rich_help_panel="Players that ask a model")],
-        )
-        for name, (kind, told) in MODEL_FLAGS.items()
-    ]
+    flags = [_flag(name, kind, told, "Players that ask a model") for name, (kind, told) in MODEL_FLAGS.items()]
+    flags += [_flag(name, kind, told, f"Of {whose}") for name, (kind, whose, told) in AGENT_FLAGS.items()]
     command.__signature__ = signature.replace(parameters=own + flags)  # type: ignore[attr-defined]
     return command
+
+
+def _flag(name: str, kind: type, told: str, panel: str) -> inspect.Parameter:
+    option = Annotated[kind | None, typer.Option(help=told, rich_help_panel=panel)]  # type: ignore[valid-type]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
 
 
 def given(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,7 +71,8 @@ def with_options(players: Iterable[Player], options: Mapping[str, Any]) -> list[
     taken = {name for player in players for name in player.traits.options}
     for name in [name for name in options if name not in taken]:
         names = ", ".join(player.name for player in players)
-        raise ValueError(f"--{name.replace('_', '-')} is for players that ask a model, such as llm; there are: {names}")
+        whose = AGENT_FLAGS[name][1] if name in AGENT_FLAGS else "players that ask a model, such as llm"
+        raise ValueError(f"--{name.replace('_', '-')} is for {whose}; there are: {names}")
     return [
         replace(player, options={name: options[name] for name in player.traits.options if name in options})
         for player in players

@@ -347,4 +347,5 @@ def _episode(db: sqlite3.Connection, number: int, row: Row) -> Episode:
 
 
 def _decision(told: dict[str, Any]) -> Decision:
-    return Decision(**{name: tuple(value) if isinstance(value, list) else value for name, value in told.items()})
+    lists: dict[str, Any] = {name: tuple(value) for name, value in told.items() if isinstance(value, list)}
+    return Decision(**told | lists)
