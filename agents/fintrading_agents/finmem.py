@@ -6,9 +6,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from fintrading_agents.memory import embeddings, prompts
+import numpy as np
+
+from fintrading_agents.memory import embeddings, file, prompts
 from fintrading_agents.memory.choices import Choices
 from fintrading_agents.memory.embeddings import Embedding, open_embedding, total
 from fintrading_agents.memory.mind import Habits, Mind
@@ -19,7 +22,7 @@ from fintrading_agents.sources import read_sources
 from fintrading_agents.transcript import Transcript, model_shared, model_traits
 from fintrading_gym.errors import brief
 from fintrading_gym.masking import mask
-from fintrading_gym.replies import Decision
+from fintrading_gym.replies import Decision, prose
 from fintrading_gym.rollout import Task, Traits
 
 BRIEF_TOP_K = 1  # memories of each layer beside the brief view: more would be more than a small model reads in time
@@ -39,15 +42,12 @@ class FinMem:
         self._row = self._first  # of the day that is decided on next
         self._bars = mask(task.window, task.lookback, self.identity)
         if choices.sources is not None and task.world != "real":
-            raise ValueError(
-                f"sources tell of what happened, and in the world {task.world!r} that did not: leave them out"
-            )
+            raise ValueError(f"sources tell of what happened; in the world {task.world!r} it did not: leave them out")
         items = [] if choices.sources is None else read_sources(choices.sources, task.window.ticker)
         top_k = choices.memory_top_k or (BRIEF_TOP_K if self.detail == "brief" else choices.constants.top_k)
         self._habits = Habits(choices.constants, choices.layers, top_k, embedding)
-        self._mind = (
-            None if choices.memory_off else Mind(task, self.identity, self._bars, items, self._hidden, self._habits)
-        )
+        about = (task, self.identity, self._bars, items, self._hidden)
+        self._mind = None if choices.memory_off else Mind(*about, self._habits)
         self._trace: list[tuple[str, str, int]] = []  # of each day: what was decided, why, the position from then on
         self._cited: list[int] = []  # by the last decision
         self._returns: list[float] = []  # the player's own so far, in per cent, as each day's view told it
@@ -87,7 +87,7 @@ class FinMem:
             start, warm_up = self._choices.memory_start, partial(self._warm_up, mind)
             mind.begin(self._choices.memory_file, start, way, rest, warm_up)
         else:
-            earned = self._trace[-1][2] * self._change(self._row - 1)
+            earned = self._trace[-1][2] * self._log_return(self._row - 1)
             rewarded = mind.reward(self._cited, self._row) if earned > 0 else []
             entry["feedback"] = {"earned": round(earned, 6), "rewarded": rewarded}
         moves, today = mind.live(self._row)
@@ -106,7 +106,7 @@ class FinMem:
         form = prompts.decision_form(len(recalled))
         before = [{"role": "system", "content": system}]
         decision = wait(self._said.decide(before, told, form, self._choices.max_nudges))
-        text = str(self.log[-1]["calls"][-1]["content"]) if decision.action else ""
+        text, _ = prose(self.log[-1]["calls"][-1]) if decision.action else ("", "")
         return decision, self._hidden(prompts.reason_of(text)), prompts.cited_in(text, recalled)
 
     def _look_back(self, mind: Mind, days: int) -> dict[str, Any]:
@@ -114,10 +114,10 @@ class FinMem:
         lines = []
         for back in range(days, 0, -1):
             decided, reason, position = self._trace[-back]
-            change = self._change(self._row - back)
+            move = self._log_return(self._row - back)
             because = f", because: {reason}" if reason else ""
             did = {"age": ago(back), "decided": decided, "because": because}
-            lines.append(prompts.DAY.format(**did, change=percent(change), earned=percent(position * change)))
+            lines.append(prompts.DAY.format(**did, change=percent(move), earned=percent(position * move)))
         said = self._asked(prompts.REFLECT, "".join(lines), prompts.reflect_form(), "reflection")
         return self._learned(mind, prompts.reason_of(said), self._row)
 
@@ -138,7 +138,7 @@ class FinMem:
 
     def _explained(self, recalled: list[Recalled], row: int) -> tuple[str, list[int]]:
         """Why the day after this one went as it did, empty if the model did not say, and the memories that told it."""
-        change, momentum = self._change(row), self._momentum(row)
+        change, momentum = float(np.expm1(self._log_return(row))), self._momentum(row)
         told = {"momentum": "n/a" if momentum is None else percent(momentum), "sign": prompts.sign(change)}
         label = prompts.LABEL.format(**told, change=percent(change))
         shown = prompts.memories(recalled, self.detail) + label
@@ -154,7 +154,7 @@ class FinMem:
         system = systems[self.detail].format(cited=prompts.CITED)
         messages = [{"role": "system", "content": system}, {"role": "user", "content": told}]
         reply, _ = wait(self._said.ask(messages, form, stage))
-        return str(reply.content or "")
+        return prose(reply)[0]
 
     def _learned(self, mind: Mind, text: str, row: int) -> dict[str, Any]:
         """A reflection is remembered, if there is one."""
@@ -197,9 +197,9 @@ class FinMem:
         """The position that a hold leaves."""
         return self._trace[-1][2] if self._trace and self._task.hold == "keep" else 0
 
-    def _change(self, row: int) -> float:
+    def _log_return(self, row: int) -> float:
         """What the stock earned from the close of this day to the next."""
-        return float(self._bars.close[row + 1] / self._bars.close[row] - 1)
+        return float(np.log(self._bars.close[row + 1] / self._bars.close[row]))
 
     def _momentum(self, row: int) -> float | None:
         """What it earned in the 3 days until this one; None: the table has no such days."""
@@ -281,9 +281,7 @@ def finmem(
     choices, given = Choices(**own), memory_embedding
     if isinstance(given, str):  # made by hand: a `Player` opens what its episodes share
         if given not in embeddings.HERE:
-            raise ValueError(
-                f"memory_embedding={given!r} is opened by a Player, or by memory.embeddings.open_embedding"
-            )
+            raise ValueError(f"memory_embedding={given!r}: let a Player open it, or memory.embeddings.open_embedding")
         given = embeddings.HERE[given]()
     return FinMem(task, model, choices, given)
 
@@ -303,6 +301,10 @@ def _check(options: Mapping[str, Any]) -> None:
     choices = Choices(**{**_USUAL, **options})
     if choices.sources is not None:
         read_sources(choices.sources)
+    if choices.memory_start is not None:
+        file.check(Path(choices.memory_start))
+    if choices.memory_file is not None:
+        file.check(Path(choices.memory_file), create=True)
 
 
 @contextmanager

@@ -60,5 +60,4 @@ def shortened(text: str, longest: int) -> str:
     """The text, cut between two words where it is longer."""
     if len(text) <= longest:
         return text
-    kept = text[: longest - 3]
-    return (kept.rpartition(" ")[0] or kept) + "..."
+    return (text[: longest - 2].rpartition(" ")[0] or text[: longest - 3]) + "..."

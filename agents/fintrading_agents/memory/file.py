@@ -41,7 +41,11 @@ CREATE TABLE states (            -- each change of one, and when
   PRIMARY KEY (episode, id, day)
 ) WITHOUT ROWID;
 """
-HEADER = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+# In one statement: another process may be about to make the tables.
+HEADER = """
+SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)
+FROM pragma_application_id, pragma_user_version
+"""
 # A memory as it stood at the end of a day.
 AS_OF = """
 SELECT id, known, kind, text, vector, layer, since, base, based, merits FROM memories JOIN states USING (episode, id)
@@ -87,6 +91,12 @@ class MemoryFile:
             if warmed:
                 db.execute("UPDATE episodes SET warmed = ? WHERE episode = ?", (day, self._episode))
         memory.changed.clear()
+
+
+def check(path: Path, create: bool = False) -> None:
+    """Raise ValueError if this is no file of memories; with `create` one is made where there is none."""
+    with _opened(path, create):
+        pass
 
 
 def warmed(path: Path, place: str) -> tuple[str, int]:
@@ -159,10 +169,8 @@ def _opened(path: Path, create: bool = False) -> Iterator[sqlite3.Connection]:
             raise ValueError(f"There is no file {path} of memories")
         with closing(sqlite3.connect(path, timeout=30)) as db:
             db.execute("PRAGMA synchronous = OFF")  # safe against the end of a process, not of the power
-            application, version = (
-                db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-            )
-            if create and not application and not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            application, version, tables = db.execute(HEADER).fetchone()
+            if create and not application and not tables:
                 _make(db)
             elif (application, version) != (APPLICATION, SCHEMA):
                 raise ValueError(f"{path} is no file of memories that this version reads; name another")
@@ -172,7 +180,6 @@ def _opened(path: Path, create: bool = False) -> Iterator[sqlite3.Connection]:
 
 
 def _make(db: sqlite3.Connection) -> None:
-    db.execute("PRAGMA journal_mode = WAL")
     tables = TABLES.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS")  # another process may be as far as this one
     header = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {SCHEMA};"
     db.executescript(f"BEGIN IMMEDIATE; {tables} {header} COMMIT;")

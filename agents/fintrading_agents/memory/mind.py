@@ -139,7 +139,8 @@ class Mind:
         else:
             episode, last = file.warmed(Path(start), self._place)
             file.load(Path(start), episode, last, self._memory)
-            self._feed.of_day(self.first - 1)  # what it knew is no news; and dates get the same numbers as there
+            if self.first:
+                self._feed.of_day(self.first - 1)  # what it knew is no news; and dates get the same numbers as there
         kept = Path(path) if path else cache_folder() / "memory.sqlite"
         self._file = file.MemoryFile(kept, _sha256([self._place, way, rest]), self._place, way)
         self._file.save(self._memory, last, warmed=True)

@@ -111,13 +111,9 @@ def study_form(shown: int) -> Form:
     return _form("study", properties, r'root ::= "{\"reason\": \"" words "\", \"cited\": [" cited "]}"', shown)
 
 
-REFLECT_PROPERTIES = {"reason": {"type": "string"}}
-REFLECT_GRAMMAR = r'root ::= "{\"reason\": \"" words "\"}"'
-
-
 def reflect_form() -> Form:
     """What is learned from the last days."""
-    return _form("reflection", REFLECT_PROPERTIES, REFLECT_GRAMMAR)
+    return _form("reflection", {"reason": {"type": "string"}}, r'root ::= "{\"reason\": \"" words "\"}"')
 
 
 def _form(name: str, properties: dict[str, Any], root: str, shown: int = 0) -> Form:

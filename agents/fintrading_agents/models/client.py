@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -309,7 +310,8 @@ class Client:
             else:
                 latency = round(time.perf_counter() - started, 6)
                 # Read as it came: the SDK makes a string of a web page, and a completion of an error in a 200.
-                read = faults.read_vectors if "input" in body else faults.read
+                texts = len(body.get("input", ()))
+                read = partial(faults.read_vectors, texts) if texts else faults.read
                 reply = read(raw.http_response.text, self._url, self._hide)
                 reply = self._priced(replace(reply, latency=latency))
                 self._shared.spend(reply)

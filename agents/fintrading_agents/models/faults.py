@@ -139,8 +139,8 @@ def read(text: str, url: str, hide: Callable[[str], str] = str) -> Reply:
         raise ModelFailure("malformed", hide(text)[:TOLD], url=url, status=200) from None
 
 
-def read_vectors(text: str, url: str, hide: Callable[[str], str] = str) -> Reply:
-    """The vectors in the body of a 200, in the order of their texts, as JSON in the reply's content.
+def read_vectors(count: int, text: str, url: str, hide: Callable[[str], str] = str) -> Reply:
+    """So many vectors in the body of a 200, in the order of their texts, as JSON in the reply's content.
 
     Raises:
         ModelFailure: as `read`; a row without numbers.
@@ -149,8 +149,9 @@ def read_vectors(text: str, url: str, hide: Callable[[str], str] = str) -> Reply
         body = _hidden(json.loads(text), hide)
         _raise_for((body.get("error"),), url)
         rows = [row["embedding"] for row in sorted(body["data"], key=lambda row: int(row["index"]))]
-        if len({len(row) for row in rows}) != 1 or not all(math.isfinite(number) for row in rows for number in row):
-            raise ValueError("these are no vectors")
+        numbers = [number for row in rows for number in row]
+        if len(rows) != count or len({len(row) for row in rows}) != 1 or not all(map(math.isfinite, numbers)):
+            raise ValueError("these are not the vectors")
         usage = _usage({**(body.get("usage") or {}), "completion_tokens": 0})
         return Reply(json.dumps(rows), "ok" if rows[0] else "empty", usage=usage)
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
