@@ -19,9 +19,10 @@ from stub_endpoint import Stub, embeds, says
 from fintrading_agents.finmem import OPTIONS, calls_per_episode, finmem
 from fintrading_agents.memory import file, prompts
 from fintrading_agents.memory.constants import CONSTANTS
-from fintrading_agents.models import ModelFailure, Scripted
+from fintrading_agents.models import ModelFailure, Scripted, weights
 from fintrading_agents.models import client as client_module
 from fintrading_agents.models.scripted import SCRIPTS
+from fintrading_gym import cli
 from fintrading_gym import leaderboard as board
 from fintrading_gym.flags import AGENT_FLAGS
 from fintrading_gym.masking import IDENTITIES
@@ -197,11 +198,18 @@ def kept_until(cache, day):
     return sorted(memories), sorted(states, key=str)
 
 
-@pytest.mark.parametrize("options", [{}, {"memory_reflect": 2, "persona_rule": "recent"}, {"memory_reflect": 0}])
-@pytest.mark.parametrize("identity", ["masked", "coarse", "real"])
+@pytest.mark.parametrize(
+    ("identity", "options"),
+    [
+        ("masked", {}),
+        ("masked", {"memory_reflect": 2, "persona_rule": "recent"}),
+        ("coarse", {"memory_reflect": 0, "persona_rule": "momentum"}),
+        ("real", {"memory_constants": "code"}),
+    ],
+)
 def test_no_memory_and_no_prompt_depends_on_a_later_price(cache, identity, options):
     close = walk(3)
-    for day in (0, 4, 8):
+    for day in (0, 6):
         found = []
         for factor in (1.0, 2.5):
             later = np.where(np.arange(130) > 100 + day, factor, 1.0)
@@ -665,20 +673,58 @@ def test_model_and_embedding_may_both_be_at_an_endpoint_and_a_replay_needs_none(
     assert "Authorization" not in json.dumps(facts)
 
 
-def test_the_flags_of_the_command_line_reach_it(tmp_path):
-    program = str(Path(sys.executable).with_name("fintrading"))
-    words = [program, "play", "finmem:scripted/diary", "--timesteps", "3", "--json", "--memory.top-k", "2"]
-    words += ["--memory.layers", "shallow,deep", "--memory.warmup", "40", "--memory.warmup-calls", "1"]
-    words += ["--memory.file", str(tmp_path / "own.sqlite"), "--persona-rule", "momentum"]
-    done = subprocess.run(words, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+def test_the_flags_of_the_command_line_reach_it(tmp_path, monkeypatch, capsys):
+    def run(*words, code=0):
+        monkeypatch.setattr(sys, "argv", ["fintrading", "play", *words])
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        out = capsys.readouterr()
+        assert (end.value.code or 0) == code, out.err
+        return out
+
+    words = ["finmem:scripted/diary", "--timesteps", "3", "--json", "--memory.top-k", "2", "--memory.warmup", "40"]
+    words += ["--memory.layers", "shallow,deep", "--memory.warmup-calls", "1", "--persona-rule", "momentum"]
+    told = json.loads(run(*words, "--memory.file", str(tmp_path / "own.sqlite")).out)
     facts = told["facts"]
     assert (facts["memory_top_k"], facts["memory_layers"], facts["persona_rule"]) == (2, "shallow,deep", "momentum")
     assert (facts["memory_days"], facts["calls"]) == (40, 4)
     assert [memory["layer"] for memory in told["log"][2]["memory"]] == ["shallow", "shallow", "deep"]
     assert (tmp_path / "own.sqlite").is_file()
-    off = subprocess.run([*words[:6], "--memory.off"], capture_output=True, text=True)
-    assert json.loads(off.stdout)["facts"]["calls"] == 3
-    wrong = subprocess.run([program, "play", "flat", "--memory.top-k", "2"], capture_output=True, text=True)
-    assert (wrong.returncode, wrong.stderr) == (2, "fintrading: --memory.top-k is for finmem; there are: flat\n")
+    assert json.loads(run(*words[:4], "--memory.off").out)["facts"]["calls"] == 3
+    assert run("flat", "--memory.off", code=2).err == "fintrading: --memory.off is for finmem; there are: flat\n"
+
+
+# ------------------------------------------------------------------------------------------ the real small model
+
+WEIGHTS = os.environ.get("FINTRADING_CACHE")  # where they are, before the tests have a folder of their own
+
+
+@pytest.mark.slow
+def test_the_real_small_model_plays_some_days_and_is_replayed(tmp_path, monkeypatch):
+    monkeypatch.delenv("FINTRADING_CACHE")
+    if WEIGHTS:
+        monkeypatch.setenv("FINTRADING_CACHE", WEIGHTS)
+    if not find_spec("xllamacpp") or not weights.present("smollm2"):
+        pytest.skip("needs the extra local, and the weights")
+    options = {"memory_warmup_calls": 2, "memory_reflect": 2, "memory_file": str(tmp_path / "memory.sqlite")}
+    options |= {"cache_file": str(tmp_path / "replies.sqlite")}
+    player = replace(find_player("finmem:local/smollm2"), options=options)
+    task = Task(timesteps=4)
+    assert calls_per_episode(task, options) == 2 + 4 + 1
+    first, again = player.play(task), player.play(task)
+    replayed = replace(player, options={**options, "cache": "replay"}).play(task)
+    assert [episode.failure for episode in (first, again, replayed)] == [None] * 3
+    assert all(first.ledger.valid)
+    facts = first.facts
+    assert (facts["calls"], facts["format_nudges"], facts["unread"], facts["leaks"]) == (7, 0, 0, 0)
+    assert (facts["structured"], facts["detail"], facts["cache_hits"]) == ("grammar", "brief", 0)
+    for day in first.log:
+        assert day["reason"]
+        assert set(day["cited"]) <= {memory["id"] for memory in day["memory"]}
+        assert all(call["usage"]["input"] < 300 and call["usage"]["output"] < 50 for call in day["calls"])
+    assert any(day["cited"] for day in first.log)
+    for other in (again, replayed):
+        assert other.ledger == first.ledger
+        assert [day["memory"] for day in other.log] == [day["memory"] for day in first.log]
+        assert other.facts | {"cache_hits": 0} == facts

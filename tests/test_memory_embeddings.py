@@ -1,8 +1,5 @@
 """Texts as vectors: by hashing, by a small network, by an endpoint."""
 
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import numpy as np
@@ -46,15 +43,6 @@ def test_every_text_has_a_hashed_vector_of_length_1_in_whole_numbers(texts):
     # Too short a text, a single letter between its two spaces at the least, still has one run of letters.
     assert lengths == pytest.approx([1 if " ".join(text.split()) else 0 for text in texts], abs=0.01)
     assert (made.tokens, made.cost, made.paid) == (0, 0, 0)
-
-
-def test_a_text_has_the_same_vector_in_another_process():
-    code = (
-        "from fintrading_agents.memory.embeddings import Hashing; print(Hashing()(['news: a text']).vectors.tolist())"
-    )
-    env = {**os.environ, "PYTHONHASHSEED": "7"}
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
-    assert told.stdout.strip() == str(Hashing()(["news: a text"]).vectors.tolist())
 
 
 @given(st.integers(1, 400), st.integers(0, 2**32 - 1))

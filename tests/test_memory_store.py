@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fintrading_agents.memory.constants import CODE, CONSTANTS, LAYER_OF, PAPER
@@ -86,6 +86,7 @@ DAYS = st.lists(
 
 
 @pytest.mark.parametrize("name", CONSTANTS)
+@settings(max_examples=30)
 @given(days=DAYS, query=VECTORS, top_k=st.integers(1, 6))
 def test_what_is_recalled_equals_a_brute_force_computation_of_another_make(name, days, query, top_k):
     constants = CONSTANTS[name]

@@ -200,8 +200,9 @@ class Memory:
             top_k: of each layer; where a layer has fewer, all.
         """
         length = float(np.sqrt(np.sum(query.astype(np.float64) ** 2)))
-        # Whole numbers small enough that their products' sums are exact, whatever the order of the summation.
-        products = (self._vectors[: len(self)] @ query.astype(np.float32)).astype(np.float64)
+        # Whole numbers small enough that their products' sums are exact, whatever the order of the summation. Not by
+        # BLAS: its threads wait for one another on a busy machine.
+        products = np.einsum("ij,j->i", self._vectors[: len(self)], query.astype(np.float32)).astype(np.float64)
         lengths = self._lengths[: len(self)] * length
         cosine = np.divide(products, lengths, out=np.zeros(len(self)), where=lengths > 0)
         recency, relevance = self.recency(day), np.clip(cosine, 0, 1)
