@@ -16,9 +16,10 @@ import pytest
 from conftest import window_of
 from stub_endpoint import Stub, embeds, says
 
-from fintrading_agents.finmem import OPTIONS, calls_per_episode, finmem
+from fintrading_agents.finmem import OPTIONS, Equipped, calls_per_episode, finmem
 from fintrading_agents.memory import file, prompts
 from fintrading_agents.memory.constants import CONSTANTS
+from fintrading_agents.memory.embeddings import open_embedding
 from fintrading_agents.models import ModelFailure, Scripted, weights
 from fintrading_agents.models import client as client_module
 from fintrading_agents.models.scripted import SCRIPTS
@@ -26,6 +27,7 @@ from fintrading_gym import cli
 from fintrading_gym import leaderboard as board
 from fintrading_gym.flags import AGENT_FLAGS
 from fintrading_gym.masking import IDENTITIES
+from fintrading_gym.ranking import rank
 from fintrading_gym.rollout import Player, Task, find_player
 from fintrading_gym.windows import CELLS, EVALUATION
 
@@ -84,10 +86,14 @@ def test_it_stands_on_the_board_with_cost_tokens_and_coverage():
     player = find_player("finmem:scripted/diary")
     tasks = [Task("tsla_main", seed=seed, timesteps=3) for seed in (0, 1)]
     rows = [row for _, row, _ in board.run(board.plan([player], tasks))]
-    (standing,) = board.rank(rows)
-    assert (standing.rank, standing.episodes, standing.means["coverage"]) == (1, 2, 1)
+    (standing,) = rank(rows)
+    assert (standing.agent, standing.rank, standing.episodes) == ("finmem:scripted/diary", 1, 2)
+    assert standing.means["coverage"] == 1
     assert {"tokens_in", "cost_usd", "calls", "memory_top_k", "prompt_sha256"} <= rows[0].keys()
-    assert all(value is None or isinstance(value, str | int | float | bool) for row in rows for value in row.values())
+    assert json.loads(json.dumps(rows)) == rows
+    changed = replace(player, options={"memory_top_k": 3, "memory_file": "own.sqlite"})
+    assert changed.label == "finmem:scripted/diary [memory_top_k=3]"
+    assert changed.calls(tasks[0]) == 13
 
 
 def test_a_day_shows_the_rules_then_memories_then_the_view():
@@ -629,8 +635,11 @@ def test_a_view_that_does_not_show_what_the_rule_goes_by_is_an_error():
 
 def test_an_agent_made_by_hand_takes_an_embedding_by_name_or_opened():
     assert finmem(SHORT, Scripted(DIARY), **QUICK)(SHORT.make(observation="text").reset()[0]).action
-    with pytest.raises(ValueError, match="let a Player open it"):
+    with pytest.raises(ValueError, match="'openai/small' is opened by a Player"):
         finmem(SHORT, Scripted(DIARY), memory_embedding="openai/small")
+    with open_embedding("hashing") as embedding:
+        agent = finmem(SHORT, Equipped(Scripted(DIARY), embedding), **QUICK)
+    assert agent.facts["memory_embedding"] == "hashing"
 
 
 # -------------------------------------------------------------------------- at an endpoint, and from the shell

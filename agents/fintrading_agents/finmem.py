@@ -4,7 +4,7 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ class FinMem:
         items = [] if choices.sources is None else read_sources(choices.sources, task.window.ticker)
         top_k = choices.memory_top_k or (BRIEF_TOP_K if self.detail == "brief" else choices.constants.top_k)
         self._habits = Habits(choices.constants, choices.layers, top_k, embedding)
-        about = (task, self.identity, self._bars, items, self._hidden)
+        about = (task, self.identity, self._bars, items, self._said.entity_map)
         self._mind = None if choices.memory_off else Mind(*about, self._habits)
         self._trace: list[tuple[str, str, int]] = []  # of each day: what was decided, why, the position from then on
         self._cited: list[int] = []  # by the last decision
@@ -80,7 +80,7 @@ class FinMem:
     def _remembered(self, mind: Mind, entry: dict[str, Any], stance: str) -> list[Recalled]:
         """Live on to today, and recall what matters today."""
         if self._row == self._first:
-            chosen = asdict(replace(self._choices, memory_file=None, memory_embedding=self._habits.embedding.name))
+            chosen = asdict(replace(self._choices, memory_file=None))
             way = {"model": self._name, "top_k": self._habits.top_k, "prompts": prompts.PROMPT_SHA256}
             way |= {name: chosen[name] for name in ("memory_warmup", "memory_warmup_calls")}
             rest = {"task": {**asdict(self._task), "cell": str(self._task.window)}, **chosen}
@@ -237,15 +237,28 @@ class FinMem:
         return told | own | its
 
 
+@dataclass(frozen=True)
+class Equipped:
+    """A model, and the embedding that goes with it: what the episodes of a run share."""
+
+    model: Model
+    embedding: Embedding
+
+    @property
+    def name(self) -> str:
+        """Of the model."""
+        return self.model.name
+
+
 def finmem(
     task: Task,
-    model: Model,
+    model: Model | Equipped,
     *,
     memory_off: bool = False,
     memory_constants: str = "paper",
     memory_top_k: int | None = None,
     memory_layers: str = "all",
-    memory_embedding: str | Embedding = "hashing",
+    memory_embedding: str = "hashing",
     memory_warmup: int = 250,
     memory_warmup_calls: int = 10,
     memory_reflect: int = 5,
@@ -277,13 +290,13 @@ def finmem(
         sources: JSONL of news and filings, see `fintrading_agents.sources`.
         max_nudges: how often a day it is told that its reply was no decision, and why.
     """
-    own = {name: value for name, value in locals().items() if name not in ("task", "model")}
-    choices, given = Choices(**own), memory_embedding
-    if isinstance(given, str):  # made by hand: a `Player` opens what its episodes share
-        if given not in embeddings.HERE:
-            raise ValueError(f"memory_embedding={given!r}: let a Player open it, or memory.embeddings.open_embedding")
-        given = embeddings.HERE[given]()
-    return FinMem(task, model, choices, given)
+    choices = Choices(**{name: value for name, value in locals().items() if name not in ("task", "model")})
+    if isinstance(model, Equipped):
+        return FinMem(task, model.model, choices, model.embedding)
+    if memory_embedding not in embeddings.HERE:
+        told = f"memory_embedding={memory_embedding!r} is opened by a Player"
+        raise ValueError(f"{told}; by hand: open_embedding(...), and finmem(task, Equipped(model, embedding))")
+    return FinMem(task, model, choices, embeddings.HERE[memory_embedding]())
 
 
 OPTIONS = tuple(field.name for field in fields(Choices))
@@ -308,19 +321,19 @@ def _check(options: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _shared(model: str | Model | None, **options: Any) -> Iterator[tuple[Model, dict[str, Any]]]:
+def _shared(model: str | Model | Equipped | None, **options: Any) -> Iterator[tuple[Model | Equipped, dict[str, Any]]]:
     """One model and one embedding for all episodes of a run."""
     settings = {name: value for name, value in options.items() if name not in OPTIONS}
     with model_shared("finmem", OPTIONS, _check)(model, **options) as (opened, kept):
-        name = kept.get("memory_embedding", _USUAL["memory_embedding"])
-        if not isinstance(name, str):
+        if isinstance(opened, Equipped) or kept.get("memory_off"):
             yield opened, kept
             return
+        name = kept.get("memory_embedding", _USUAL["memory_embedding"])
         with open_embedding(name, Settings(**settings)) as embedding:
-            yield opened, {**kept, "memory_embedding": embedding}
+            yield Equipped(opened, embedding), kept
 
 
-def _traits(model: str | Model | None, options: Mapping[str, Any]) -> Traits:
+def _traits(model: Any, options: Mapping[str, Any]) -> Traits:
     """As of every agent that asks a model; but the importance of memories is drawn from the seed."""
     traits = model_traits(OPTIONS)(model, options)
     draws = not options.get("memory_off", False)

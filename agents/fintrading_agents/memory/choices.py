@@ -6,7 +6,6 @@ import numpy as np
 
 from fintrading_agents.memory import embeddings
 from fintrading_agents.memory.constants import CONSTANTS, Constants
-from fintrading_agents.memory.embeddings import Embedding
 from fintrading_agents.memory.prompts import RULES
 from fintrading_agents.transcript import check_nudges
 from fintrading_gym.errors import lookup
@@ -21,7 +20,7 @@ class Choices:
     memory_constants: str
     memory_top_k: int | None
     memory_layers: str
-    memory_embedding: str | Embedding
+    memory_embedding: str
     memory_warmup: int
     memory_warmup_calls: int
     memory_reflect: int
@@ -37,8 +36,7 @@ class Choices:
             value = getattr(self, f"memory_{name}")
             if value is not None and not (isinstance(value, int) and value >= least):
                 raise ValueError(f"memory_{name}={value!r} is not a whole number >= {least}")
-        if isinstance(self.memory_embedding, str):
-            embeddings.check(self.memory_embedding)
+        embeddings.check(self.memory_embedding)
         if not self.layers:
             raise ValueError(f"memory_layers={self.memory_layers!r} names none; memory_off leaves all of them out")
         check_nudges({"max_nudges": self.max_nudges})

@@ -130,7 +130,7 @@ class MiniLM:
         """See `Embedding`."""
         with self._lock:
             found = self._encode(list(texts), batch_size=32, show_progress_bar=False, convert_to_numpy=True)
-        return Embedded(whole(np.asarray(found, np.float64).reshape(len(texts), -1)))
+        return Embedded(whole(np.asarray(found, np.float64).reshape(len(texts), self.dimensions)))
 
 
 @cache
@@ -144,7 +144,9 @@ def _minilm() -> Any:
     if found != MINILM_SHA256:
         raise ValueError(f"{weights} is not all-MiniLM-L6-v2 as published: sha256 {found}; install {MINILM} anew")
     from sentence_transformers import SentenceTransformer
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()  # another one is on the screen
     return SentenceTransformer(str(weights.parent), device="cpu", local_files_only=True).encode
 
 

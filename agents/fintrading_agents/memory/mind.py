@@ -14,6 +14,7 @@ from fintrading_agents.memory.constants import LAYER_OF, REFLECTION, Constants
 from fintrading_agents.memory.embeddings import Embedded, Embedding, total
 from fintrading_agents.memory.feed import Feed, News
 from fintrading_agents.memory.store import Memory, Recalled, Vectors
+from fintrading_agents.neutering import EntityMap
 from fintrading_agents.sources import Item, known
 from fintrading_gym.masking import Mask
 from fintrading_gym.rollout import Task
@@ -32,9 +33,7 @@ class Habits:
 class Mind:
     """Rows are those of the stock's table; the memory counts days as the masked view does."""
 
-    def __init__(
-        self, task: Task, identity: str, bars: Mask, items: Sequence[Item], hide: Callable[[str], str], habits: Habits
-    ):
+    def __init__(self, task: Task, identity: str, bars: Mask, items: Sequence[Item], guard: EntityMap, habits: Habits):
         """Begin without a memory.
 
         Args:
@@ -42,14 +41,14 @@ class Mind:
             identity: as in the view.
             bars: of the whole table, as the view shows them.
             items: of the user's file.
-            hide: takes out of a text what tells who and when.
+            guard: takes out of a text what tells who and when.
             habits: of the memory.
         """
         window = task.window
         self.first, _ = window.span()
         self._oldest = max(0, self.first - task.lookback + 1)  # day 1
-        self._dates, self._hide, self._habits, self._items = window.load().date, hide, habits, items
-        self._feed = Feed(bars, self._dates, items, hide)
+        self._dates, self._guard, self._habits, self._items = window.load().date, guard, habits, items
+        self._feed = Feed(bars, self._dates, items, self.hide)
         self._place = self._named(task, identity)
         seed = (task.seed, crc32(str(window).encode()))
         self._memory = Memory(habits.constants, habits.layers, habits.embedding.dimensions, seed)
@@ -104,8 +103,12 @@ class Mind:
 
     def learn(self, text: str, row: int) -> int | None:
         """Remember a reflection, known from this day on; its number, None if its layer is off."""
-        text, layer = self._hide(text), self._habits.constants.reflections
+        text, layer = self.hide(text), self._habits.constants.reflections
         return self._memory.add(REFLECTION, text, self._vectors([text])[0], layer, self.day(row))
+
+    def hide(self, text: str) -> str:
+        """The text without what tells who and when; what was hidden before stays."""
+        return self._guard.neuter(text, keep_tokens=True)
 
     def reward(self, numbers: Iterable[int], row: int) -> list[int]:
         """Those memories led to a profitable decision; the ones that are still there are returned."""
@@ -113,7 +116,7 @@ class Mind:
 
     def recall(self, query: str, row: int) -> list[Recalled]:
         """What matters today."""
-        (vector,) = self._vectors([self._hide(query)])
+        (vector,) = self._vectors([self.hide(query)])
         return self._memory.recall(vector, self.day(row), self._habits.top_k)
 
     # --------------------------------------------------------------------------------- what outlives the process
@@ -141,6 +144,8 @@ class Mind:
             file.load(Path(start), episode, last, self._memory)
             if self.first:
                 self._feed.of_day(self.first - 1)  # what it knew is no news; and dates get the same numbers as there
+            for text in self._memory.texts:  # and what the model wrote of prices is on the view's scale already
+                self._guard.heard(text)
         kept = Path(path) if path else cache_folder() / "memory.sqlite"
         self._file = file.MemoryFile(kept, _sha256([self._place, way, rest]), self._place, way)
         self._file.save(self._memory, last, warmed=True)
