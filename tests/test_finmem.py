@@ -577,7 +577,15 @@ def test_a_run_may_begin_with_the_memory_of_another(tmp_path, cache):
     assert again.ledger == whole.ledger
     assert calls(again, "warm-up") == []
     assert again.facts["calls"] == whole.facts["calls"] - 3 == calls_per_episode(SHORT, {"memory_start": trained})
-    assert len(list(file.remembered(cache))) == len(list(file.remembered(Path(trained))))
+    kept, given = (list(file.remembered(path)) for path in (cache, Path(trained)))
+    assert len(kept) == len(given)
+    assert kept[0]["told"] == given[0]["told"]  # how it was warmed up
+    another = Player("finmem:another", finmem, Scripted(SCRIPTS["buy"], "scripted/buy"), {"sources": news})
+    bought = replace(another, options={**another.options, "memory_start": trained}).play(SHORT)
+    assert bought.failure is None  # whose model explained, and whose decides, may be two
+    assert bought.log[0]["memory"] == whole.log[0]["memory"]
+    without = replace(another, options={"memory_start": trained}).play(SHORT)
+    assert "none that was warmed up for the same stock, first day, seed, identity, items" in without.failure
 
 
 @pytest.mark.parametrize(

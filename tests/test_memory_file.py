@@ -107,7 +107,7 @@ def test_what_was_warmed_up_is_found_by_its_place(tmp_path):
     path = tmp_path / "memory.sqlite"
     lived(MemoryFile(path, "episode", "place", {"top_k": 5}))
     MemoryFile(path, "not through", "place", {"top_k": 6})
-    assert file.warmed(path, "place") == ("episode", 6)
+    assert file.warmed(path, "place") == ("episode", 6, {"top_k": 5})
     with pytest.raises(ValueError, match="holds 2 memories, and none that was warmed up for the same stock"):
         file.warmed(path, "another place")
     lived(MemoryFile(path, "second", "place", {"top_k": 7}))

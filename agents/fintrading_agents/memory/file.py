@@ -99,8 +99,8 @@ def check(path: Path, create: bool = False) -> None:
         pass
 
 
-def warmed(path: Path, place: str) -> tuple[str, int]:
-    """The episode in a file whose warm-up knew what is to be known here, and the last day of it.
+def warmed(path: Path, place: str) -> tuple[str, int, dict[str, Any]]:
+    """The episode in a file whose warm-up knew what is to be known here, the last day of it, and how it was.
 
     Raises:
         ValueError: the file has none, or several.
@@ -117,7 +117,8 @@ def warmed(path: Path, place: str) -> tuple[str, int]:
         raise ValueError(
             f"{path} holds memories that were warmed up in {len(ways)} ways ({', '.join(ways)}): name a file with one"
         )
-    return rows[0][0], rows[0][1]
+    episode, day, told = rows[0]
+    return episode, day, json.loads(told)
 
 
 def load(path: Path, episode: str, day: int, into: Memory) -> None:

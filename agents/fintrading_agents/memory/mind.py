@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -122,14 +122,14 @@ class Mind:
     # --------------------------------------------------------------------------------- what outlives the process
 
     def begin(
-        self, path: str | None, start: str | None, way: dict[str, Any], rest: Any, warm_up: Callable[[], None]
+        self, path: str | None, start: str | None, way: Mapping[str, Any], rest: Any, warm_up: Callable[[], None]
     ) -> None:
         """Have a memory of the days before the window: of an earlier run, or by warming up; and begin to keep it.
 
         Args:
             path: of the file in which it is kept; None: the one in the cache folder.
             start: of a file whose memory is gone on with, as it was after its warm-up; None: warm up.
-            way: of the warm-up: what makes its memory another one than others of the same place.
+            way: to warm up: what makes this memory another one than others of the same place.
             rest: what else makes this episode another one.
             warm_up: lives through days before the window.
 
@@ -140,14 +140,14 @@ class Mind:
         if start is None:
             warm_up()
         else:
-            episode, last = file.warmed(Path(start), self._place)
+            episode, last, way = file.warmed(Path(start), self._place)
             file.load(Path(start), episode, last, self._memory)
             if self.first:
                 self._feed.of_day(self.first - 1)  # what it knew is no news; and dates get the same numbers as there
             for text in self._memory.texts:  # and what the model wrote of prices is on the view's scale already
                 self._guard.heard(text)
         kept = Path(path) if path else cache_folder() / "memory.sqlite"
-        self._file = file.MemoryFile(kept, _sha256([self._place, way, rest]), self._place, way)
+        self._file = file.MemoryFile(kept, _sha256([self._place, dict(way), rest]), self._place, way)
         self._file.save(self._memory, last, warmed=True)
 
     def keep(self, row: int) -> None:
