@@ -255,7 +255,7 @@ def leaderboard(
         write_csv(Path(csv_file), rows)
     if json_file:
         write_json(Path(json_file), rows)
-    tables.print_boards(rows, players)
+    tables.print_boards(rows)
     if out:
         print(f"{out}: {len(rows)} episodes, {len(lacking)} of them played now; fintrading report {out} shows them")
     if isinstance(ended, KeyboardInterrupt):
@@ -349,16 +349,16 @@ def _tell_calls(episodes: Sequence[tuple[Player, Task]]) -> None:
 
 
 def write_csv(path: Path, rows: list[store.Row]) -> None:
-    """A row an episode, each column that any row has."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    """A row an episode, each column that any row has, but for the days' `log_returns`."""
+    names = list(dict.fromkeys(name for row in rows for name in row if name != "log_returns"))
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, names)
+        writer = csv.DictWriter(file, names, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
 
 
 def write_json(path: Path, rows: list[store.Row]) -> None:
-    """The same as one JSON array."""
+    """The same as one JSON array, with the days' `log_returns`."""
     path.write_text(json.dumps(rows, indent=1) + "\n")
 
 

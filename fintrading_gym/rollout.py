@@ -53,8 +53,14 @@ class Task:
     world: str = "real"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.seed, int | np.integer) or self.seed < 0:
+        if not isinstance(self.seed, int | np.integer) or isinstance(self.seed, bool) or self.seed < 0:
             raise ValueError(f"seed={brief(self.seed)} is not a whole number >= 0")
+        # A number of another type is the same task, to a policy's recipe and to JSON as to `==`.
+        for name in ("seed", "timesteps", "lookback", "cost_bps"):
+            if isinstance(value := getattr(self, name), np.number):
+                object.__setattr__(self, name, value.item())
+        if type(self.cost_bps) is int:
+            object.__setattr__(self, "cost_bps", float(self.cost_bps))
 
     @property
     def window(self) -> Window:
