@@ -4,6 +4,8 @@ import contextlib
 import io
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,15 @@ def test_the_page_about_the_guard_has_the_figures_of_its_benchmark():
     page = (root / "docs/guard.md").read_text()
     figures = json.loads((root / "benchmarks/results/identify.json").read_text())
     assert [name for name, share in figures.items() if f"| {name} | {share * 100:.1f} % |" not in page] == []
+
+
+def test_the_snippet_about_processes_plays_four_seeds(tmp_path):
+    page = (Path(__file__).resolve().parent.parent / "docs/leaderboard.md").read_text()
+    script = tmp_path / "board.py"
+    section = page[page.index("## In parallel, and on a cluster") :]
+    script.write_text(re.search(r"^```python\n(.*?)^```", section, re.S | re.M)[1])
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert sorted(line.split()[0] for line in done.stdout.splitlines()) == ["0", "1", "2", "3"], done.stderr
 
 
 @pytest.mark.parametrize("table", [KINDS, MODES, {"auto": 0, **STRUCTURED}])
