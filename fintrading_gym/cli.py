@@ -23,6 +23,7 @@ from fintrading_gym import __version__, store, tables, windows
 from fintrading_gym import leaderboard as board
 from fintrading_gym.env import FILLS, HOLD_RULES
 from fintrading_gym.errors import DataError, MissingExtra, RunStopped, UnknownName, lookup, one_line
+from fintrading_gym.executors import EXECUTORS, PROCESSES, find_executor
 from fintrading_gym.flags import given, with_model_flags, with_options
 from fintrading_gym.ledger import evaluate
 from fintrading_gym.masking import IDENTITIES
@@ -209,6 +210,9 @@ def leaderboard(
     identity: IdentityFlag = None,
     worlds: Annotated[str, typer.Option(help=f"By commas, of {', '.join(WORLDS)}: a board each.")] = "real",
     out: Annotated[Path | None, typer.Option(help="Keep the board in this file, and go on with what it holds.")] = None,
+    executor: Annotated[str, typer.Option(help=f"What plays agents that compute: {', '.join(EXECUTORS)}.")] = PROCESSES,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; else one a core where that pays.")] = None,
+    ray_address: Annotated[str | None, typer.Option(help="Of a Ray cluster; else Ray runs on this machine.")] = None,
     csv_file: Annotated[str | None, typer.Option("--csv", help="Write a row an episode to this file.")] = None,
     json_file: Annotated[str | None, typer.Option("--json", help="The same as JSON.")] = None,
     **model_flags: Any,
@@ -220,6 +224,7 @@ def leaderboard(
     [dim]fintrading leaderboard --agents buy_and_hold,llm:openai/gpt-4o-mini --seeds 1 --usd-limit 2[/]
     """
     options = given(model_flags)
+    elsewhere = find_executor(executor, workers, ray_address)
     names = _names(f"{agents},{also or ''}")
     players = with_options([find_player(name) for name in names], options)
     rules: dict[str, Any] = {"hold": hold, "cost_bps": cost_bps, "fill": fill, "detail": detail, "identity": identity}
@@ -243,7 +248,7 @@ def leaderboard(
         _tell_calls(lacking)
         try:
             with watched(sum(task.decisions for _, task in lacking)) as watch:
-                board.fill(kept, lacking, options.get("in_flight", board.AT_ONCE), watch.on_day)
+                board.fill(kept, lacking, options.get("in_flight", board.AT_ONCE), watch.on_day, elsewhere)
         except (KeyboardInterrupt, RunStopped) as end:
             ended = end
         rows = kept.rows()

@@ -25,6 +25,7 @@ from fintrading_gym.cli import app
 from fintrading_gym.errors import DataError, UnknownName
 from fintrading_gym.masking import IDENTITIES, mask
 from fintrading_gym.observations import DETAILS, PERSONAS, percent_text
+from fintrading_gym.ranking import rank
 from fintrading_gym.replies import Decision
 from fintrading_gym.rollout import Player, Task, find_player
 from fintrading_gym.windows import CELLS, EVALUATION, PAPER, bundled
@@ -100,7 +101,7 @@ def test_it_is_ranked_by_the_days_it_really_decided():
 
     row, _ = board.played(Player("committee:given", committee, Scripted(script)), BRIEF)
     assert (row["coverage"], row["failed_stages"], row["failure"]) == (0.0, 3, None)
-    assert "decided only 0%" in board.rank([row])[0].why
+    assert "decided only 0%" in rank([row])[0].why
 
 
 # ------------------------------------------------------------------------------------------- what it costs

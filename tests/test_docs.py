@@ -1,9 +1,13 @@
 """The pages of docs/: snippets run and print what is said, and tables name all that there is."""
 
 import contextlib
+import inspect
 import io
 import json
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +23,8 @@ from fintrading_agents.models.session import Settings
 from fintrading_gym.flags import AGENT_FLAGS, MODEL_FLAGS, written
 from fintrading_gym.inference import EXACT, FEWEST_DAYS, FEWEST_PAIRS
 from fintrading_gym.ranking import MIN_COVERAGE, SEEN
+from fintrading_gym.report.command import report
+from fintrading_gym.report.contents import TEXTS
 from fintrading_gym.rollout import find_player
 
 MODELS = (Path(__file__).resolve().parent.parent / "docs/models.md").read_text()
@@ -66,6 +72,15 @@ def test_the_page_about_the_guard_has_the_figures_of_its_benchmark():
     page = (root / "docs/guard.md").read_text()
     figures = json.loads((root / "benchmarks/results/identify.json").read_text())
     assert [name for name, share in figures.items() if f"| {name} | {share * 100:.1f} % |" not in page] == []
+
+
+def test_the_snippet_about_processes_plays_four_seeds(tmp_path):
+    page = (Path(__file__).resolve().parent.parent / "docs/leaderboard.md").read_text()
+    script = tmp_path / "board.py"
+    section = page[page.index("## In parallel, and on a cluster") :]
+    script.write_text(re.search(r"^```python\n(.*?)^```", section, re.S | re.M)[1])
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert sorted(line.split()[0] for line in done.stdout.splitlines()) == ["0", "1", "2", "3"], done.stderr
 
 
 @pytest.mark.parametrize("table", [KINDS, MODES, {"auto": 0, **STRUCTURED}])
@@ -127,3 +142,26 @@ def test_the_page_about_the_memory_has_the_constants_of_the_tables():
         assert told("demoted from intermediate, from deep") == down
         assert told("K") == [constants.top_k]
         assert constants.reflections in table["reflections"][column]
+
+
+def the_page():
+    """The section about the page of a board."""
+    page = (Path(__file__).resolve().parent.parent / "docs/leaderboard.md").read_text()
+    return re.search(r"^## The page\n(.*?)(?=^## |\Z)", page, re.S | re.M)[1]
+
+
+def test_the_commands_that_make_a_page_run_in_turn(tmp_path):
+    commands = re.search(r"^```bash\n(.*?)^```", the_page(), re.S | re.M)[1].splitlines()
+    program = Path(sys.executable).with_name("fintrading")
+    for command in commands:
+        words = shlex.split(command, comments=True)[1:]
+        done = subprocess.run([program, *words], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "board.html").read_text().startswith("<!doctype html>")
+
+
+def test_every_option_of_a_page_is_told():
+    options = inspect.signature(report).parameters.keys() - {"board"}
+    written = {"audits": "audit"}
+    assert [name for name in options if f"`--{written.get(name, name)} " not in the_page()] == []
+    assert all(f"`{name}`" in the_page() or f"--texts {name}`" in the_page() for name in TEXTS)

@@ -19,8 +19,17 @@ class Guarded:
         return [{**message, "content": self._neutered(message["content"])} for message in messages]
 
     async def complete(self, messages: Messages, *, sample: int = 0, form: Form | None = None) -> Reply:
-        """One answer, to the messages as they are `told`; see `models.Model`."""
-        return await self._model.complete(self.told(messages), sample=sample, form=form)
+        """One answer, to the messages as they are `told`; see `models.Model`.
+
+        The prices that it quotes are known from then on to be on the view's scale, and are sent again as they are.
+        """
+        reply = await self._model.complete(self.told(messages), sample=sample, form=form)
+        texts_changed([reply.content, *reply.tool_calls], self._heard)
+        return reply
+
+    def _heard(self, text: str) -> str:
+        self._entity_map.heard(text)
+        return text
 
     def _neutered(self, content: Any) -> Any:
         return texts_changed(content, lambda text: self._entity_map.neuter(text, keep_tokens=True))

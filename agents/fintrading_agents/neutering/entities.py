@@ -119,6 +119,7 @@ class EntityMap:
         self._ways: Counter[str] = Counter()  # a token: how many there are
         self._told: dict[str, str] = {}  # a price as texts quote it: as it is told
         self._quoted: dict[str, str] = {}  # and back
+        self._heard: set[str] = set()  # amounts that a model wrote, on the view's scale
         self._lock = threading.Lock()
         token = tokens.pattern(exact, today is not None)
         self._identifying = _identifying(more, identity not in DATED, token)
@@ -139,7 +140,8 @@ class EntityMap:
 
         Args:
             text: what an agent is to read.
-            keep_tokens: leave what already looks like a token: for texts of which parts have been here before.
+            keep_tokens: for texts of which parts have been here before. What looks like a token stays, and so do
+                amounts that this map told, or that were `heard`.
 
         Raises:
             Ambiguous: the text holds what looks like a token, and `keep_tokens` is not set.
@@ -150,13 +152,20 @@ class EntityMap:
 
         def hidden(match: re.Match[str]) -> str:
             if match["token"] is None:
-                return self._hidden(match)
+                return self._hidden(match, keep_tokens)
             if not keep_tokens and tokens.read(match):
                 raise Ambiguous(f"The text holds {match.group()!r} at {match.start()}, which looks like a token")
             return match.group()
 
         with self._lock:
             return self._identifying.sub(hidden, text)
+
+    def heard(self, text: str) -> None:
+        """Take note of what a model wrote: an amount in it is on the view's scale, and stays when it is sent again."""
+        if self._scale != 1:
+            with self._lock:
+                for match in _AMOUNTS.finditer(text):
+                    self._heard.update(re.findall(NUMBER, match["money"]))
 
     def find(self, text: str) -> list[Found]:
         """All that tells who or when in a text, tokens aside: what `neuter` would hide."""
@@ -167,9 +176,10 @@ class EntityMap:
                 found.append(Found(self._owners[key(name)].kind if name else "Date", match.group(), match.start()))
         return found
 
-    def _hidden(self, match: re.Match[str]) -> str:
+    def _hidden(self, match: re.Match[str], kept: bool) -> str:
         if match["money"]:
-            return match.group() if match["large"] or self._scale == 1 else _with_price(match["money"], self._price)
+            as_it_is = match["large"] or self._scale == 1
+            return match.group() if as_it_is else _with_price(match["money"], lambda number: self._price(number, kept))
         if match["count"]:
             return match.group()
         if match["date"]:
@@ -194,7 +204,9 @@ class EntityMap:
             self._names[written] = text
         return self._forms[token, text]
 
-    def _price(self, number: str) -> str:
+    def _price(self, number: str, kept: bool) -> str:
+        if kept and (number in self._quoted or number in self._heard):
+            return number
         if number not in self._told:
             price = float(number.replace(",", ""))
             if self.identity == "coarse" and price:
@@ -271,6 +283,9 @@ def _identifying(more: tuple[Company, ...], dated: bool, token: str) -> re.Patte
     who = rf"(?P<name>{aliases})(?P<suffix>{SUFFIX})(?=(?:['\u2019]?s)?(?![^\W_]))"
     when = dates.alternation() if dated else "(?!)"
     return re.compile(rf"(?=[$€£¥]|(?<![^\W_])\w)(?:(?P<token>{token})|{amount}|{who}|(?P<date>{when}))")
+
+
+_AMOUNTS = re.compile(rf"(?<![^\W_]){MONEY}")
 
 
 def _with_price(money: str, change: Callable[[str], str]) -> str:
