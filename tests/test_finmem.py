@@ -300,6 +300,19 @@ def test_a_quoted_price_is_in_the_scale_of_the_view(tmp_path):
     assert f"Company-001's price was ${242.40 * 100 / close[first - 6]:.2f}" in told
 
 
+def test_a_price_that_the_model_quotes_is_on_the_views_scale_and_stays_so(tmp_path):
+    def script(messages):
+        return json.dumps({**json.loads(DIARY(messages)), "reason": "Nobody sells below $90.00 here."})
+
+    trained = str(tmp_path / "trained.sqlite")
+    whole = played(script=script, memory_reflect=0, memory_file=trained)
+    again = played(script=script, memory_reflect=0, memory_start=trained)
+    for episode in (whole, again):
+        quoted = [re.findall(r"\$[\d.]+", text) for text in calls(episode, "decision")]
+        assert {price for prices in quoted for price in prices} == {"$90.00"}
+        assert all(quoted)
+
+
 @pytest.mark.parametrize("identity", IDENTITIES)
 def test_memories_hide_as_much_as_the_view_does(identity, tmp_path, cache):
     told = calls(played(Task(timesteps=2, identity=identity), sources=sources(tmp_path, TELLING[1])), "decision")[0]
@@ -635,14 +648,18 @@ def test_a_model_that_does_not_answer_fails_the_episode_wherever_it_is_asked(at,
     assert episode.facts["calls"] < calls_per_episode(SHORT, QUICK)
 
 
-def test_a_view_that_does_not_show_what_the_rule_goes_by_is_an_error():
-    agent = finmem(SHORT, Scripted(DIARY), persona_rule="recent", **QUICK)
-    with pytest.raises(ValueError, match="persona_rule='recent' needs the text view"):
-        agent("a view of one's own")
+def test_a_view_of_another_day_or_another_level_of_identity_is_an_error():
+    agent = finmem(SHORT, Scripted(DIARY), **QUICK)
+    env = SHORT.make(observation="text", identity="masked")
+    today, tomorrow = env.reset()[0], env.step(1)[0]
+    for view in (tomorrow, SHORT.make(observation="text", identity="real").reset()[0], "a view of one's own"):
+        with pytest.raises(ValueError, match="this is not day 1 of TSLA:2022-10-06:2023-04-10 with detail='full'"):
+            agent(view)
+    assert agent(today).action
 
 
 def test_an_agent_made_by_hand_takes_an_embedding_by_name_or_opened():
-    assert finmem(SHORT, Scripted(DIARY), **QUICK)(SHORT.make(observation="text").reset()[0]).action
+    assert finmem(SHORT, Scripted(DIARY), **QUICK)(SHORT.make(observation="text", identity="masked").reset()[0]).action
     with pytest.raises(ValueError, match="'openai/small' is opened by a Player"):
         finmem(SHORT, Scripted(DIARY), memory_embedding="openai/small")
     with open_embedding("hashing") as embedding:

@@ -20,8 +20,8 @@ from fintrading_agents.memory.store import Recalled
 from fintrading_agents.models import Form, Model, Settings, wait
 from fintrading_agents.sources import read_sources
 from fintrading_agents.transcript import Transcript, model_shared, model_traits
-from fintrading_gym.errors import brief
 from fintrading_gym.masking import mask
+from fintrading_gym.observations import Sight, market_texts
 from fintrading_gym.replies import Decision, prose
 from fintrading_gym.rollout import Task, Traits
 
@@ -41,6 +41,9 @@ class FinMem:
         self._first, _ = task.window.span()
         self._row = self._first  # of the day that is decided on next
         self._bars = mask(task.window, task.lookback, self.identity)
+        self._views = market_texts(
+            Sight(task.window, task.lookback, self.detail, self.identity)
+        )  # each day's beginning
         if choices.sources is not None and task.world != "real":
             raise ValueError(f"sources tell of what happened; in the world {task.world!r} it did not: leave them out")
         items = [] if choices.sources is None else read_sources(choices.sources, task.window.ticker)
@@ -59,9 +62,16 @@ class FinMem:
         Raises:
             ModelFailure: the model, or the endpoint of the embedding, did not answer.
             RunStopped: a limit of the run is reached.
+            ValueError: it is shown another day than the one it is at, or at another level of detail or identity.
         """
+        view = observation if isinstance(observation, str) else observation["text"]
+        if not view.startswith(self._views[self._row - self._first]):
+            raise ValueError(
+                f"this is not day {self._row - self._first + 1} of {self._task.window} with detail={self.detail!r}, "
+                f"identity={self.identity!r}: the agent is made for one episode, from its first day on"
+            )
         entry = self._said.new_day()
-        view, stance = self._with_stance(observation if isinstance(observation, str) else observation["text"])
+        view, stance = self._with_stance(view)
         recalled = self._remembered(self._mind, entry, stance) if self._mind else []
         decision, reason, cited = self._decide(view, recalled)
         position = {"buy": 1, "sell": -1}.get(decision.action or "", self._held)
@@ -164,19 +174,13 @@ class FinMem:
         return {"id": mind.learn(text, row), "text": self._hidden(text)}
 
     def _with_stance(self, view: str) -> tuple[str, str]:
-        """The view with the profile of today's persona rule, and that profile.
-
-        Raises:
-            ValueError: the rule goes by a number that the view does not show.
-        """
+        """The view with the profile of today's persona rule, and that profile."""
         shown, label, profile = view.rpartition(prompts.PROFILE)
         rule = self._choices.persona_rule
         if rule == "cumulative" or self._task.persona != "adaptive":
-            return view, profile.strip() if label else ""
+            return view, profile.strip()
         found = (_MOMENTUM if rule == "momentum" else _OWN_RETURN).search(view)
-        if not label or not (found or (rule == "momentum" and "3-day momentum: n/a" in view)):
-            raise ValueError(f"persona_rule={rule!r} needs the text view of the environment; got {brief(view)}")
-        number = float(found[1]) if found else 0.0
+        number = float(found[1]) if found else 0.0  # on its first days a table has no momentum
         if rule == "recent":
             self._returns.append(number)
             number -= self._returns[-1 - min(MOMENTUM, len(self._returns) - 1)]

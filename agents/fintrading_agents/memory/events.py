@@ -87,8 +87,9 @@ def _volatility(moves: Floats) -> Event | None:
     now = _ratio(moves)
     if 1 / RESTLESS < now < RESTLESS:
         return None
-    restless, earlier = now >= RESTLESS, [_ratio(moves[:-back]) for back in range(1, USUAL)]
-    if max(earlier) >= RESTLESS if restless else min(earlier) <= 1 / RESTLESS:
+    restless = now >= RESTLESS
+    earlier = (_ratio(moves[:-back]) for back in range(1, USUAL))
+    if any(ratio >= RESTLESS if restless else ratio <= 1 / RESTLESS for ratio in earlier):
         return None
     usual, word = _percent(float(np.std(moves[-USUAL:]))), "restless" if restless else "calm"
     return Event("volatility", f"became {word}: usual moves of {usual}, {now:.1f} times those before")
