@@ -1,22 +1,25 @@
 """Agents x tasks x seeds, and the table that ranks them."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fintrading_gym import __version__
+from fintrading_gym import __version__, costs
+from fintrading_gym.costs import Expected
 from fintrading_gym.errors import RunStopped
 from fintrading_gym.ledger import evaluate
+from fintrading_gym.recipes import key_of, recipe_of
 from fintrading_gym.replies import Decision
 from fintrading_gym.rollout import Agent, Episode, OnDay, Player, Task
-from fintrading_gym.store import Row, Store, key_of, recipe_of
+from fintrading_gym.store import Row, Store, finished, mean_latencies
 
 MIN_COVERAGE = 0.95  # of the days an agent must decide itself, or its score is the environment's holds
 AT_ONCE = 12  # episodes of agents that wait, by default: the evaluation's tasks
@@ -107,9 +110,34 @@ def run(
             threads.shutdown(wait=False, cancel_futures=True)
 
 
+def begin(
+    board: Store, episodes: Sequence[tuple[Player, Task]], anew: Iterable[Player] = ()
+) -> tuple[int, list[tuple[Player, Task]]]:
+    """Make a board ready for these episodes: how many others were set aside for them, and which are to be played.
+
+    Args:
+        board: which may hold some of them.
+        episodes: of `plan`.
+        anew: players whose episodes are forgotten first.
+    """
+    moved = board.claim([recipe_of(player, task) for player, task in episodes])
+    names = {player.name for player in anew}
+    board.forget([key_of(recipe_of(player, task)) for player, task in episodes if player.name in names])
+    return moved, lacking(board, episodes)
+
+
+def expected(out: Path | None, episodes: Sequence[tuple[Player, Task]], at_once: int = AT_ONCE) -> list[Expected]:
+    """What playing the episodes that a board's file lacks will cost, agent by agent; the file is only read."""
+    there, latencies = (finished(out), mean_latencies(out)) if out and out.exists() else (set(), {})
+    return costs.expected(_without(there, episodes), latencies, at_once)
+
+
 def lacking(board: Store, episodes: Iterable[tuple[Player, Task]]) -> list[tuple[Player, Task]]:
     """Those of the episodes that a board does not hold, or holds as failed."""
-    there = board.finished()
+    return _without(board.finished(), episodes)
+
+
+def _without(there: Container[str], episodes: Iterable[tuple[Player, Task]]) -> list[tuple[Player, Task]]:
     return [(player, task) for player, task in episodes if key_of(recipe_of(player, task)) not in there]
 
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fintrading_gym.costs import Expected
 from fintrading_gym.leaderboard import MIN_COVERAGE, by_world, rank
 from fintrading_gym.observations import POSITIONS
 from fintrading_gym.progress import FEW, known_sum, one_sided
@@ -25,6 +26,13 @@ BOARD = {  # column of the table: what it shows, and how it is printed
     "Sharpe": ("sharpe_ratio", "+.1f"),
     "MDD": ("max_drawdown", ".2f"),
 }
+
+
+COSTS_NOTES = (
+    "at least: each day's first reply is a decision in the fewest words, and a token has 5 characters of what is sent",
+    "at most: no reply is a decision and each is as long as it may be (--max-tokens), and a token has 1.7 characters",
+    "seconds: by the calls of that agent that the board holds; replies that the cache holds cost nothing",
+)
 
 
 def print_boards(rows: list[Row], players: list[Player]) -> None:
@@ -111,6 +119,29 @@ def _board_notes(players: list[Player]) -> list[str]:
     if ignoring:
         notes.append(f"these ignore the persona and play once for all personas: {', '.join(ignoring)}")
     return notes
+
+
+def print_costs(expected: list[Expected]) -> None:
+    """What is to be played, agent by agent, and what it will cost."""
+    table = Table(title="To be played, and what it takes: at least .. at most", box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("agent", "episodes", "decisions", "calls", "tokens in", "tokens out", "USD", "seconds"):
+        table.add_column(name, justify="left" if name == "agent" else "right", no_wrap=name == "agent")
+    for of in expected:
+        counts = [_bounds(bounds, ",.0f") for bounds in (of.costs.calls, of.costs.tokens_in, of.costs.tokens_out)]
+        told = [*counts, _bounds(of.costs.usd, ",.4f"), _bounds(of.seconds, ",.0f")]
+        table.add_row(escape(of.agent), str(of.episodes), str(of.decisions), *told)
+    console = Console()
+    console.print(table if expected else "There is nothing to be played: the board holds it all.")
+    if any(of.costs.calls != (0, 0) for of in expected):
+        for note in COSTS_NOTES:
+            console.print(note, markup=False, highlight=False)
+
+
+def _bounds(bounds: tuple[float, float] | None, form: str) -> str:
+    if bounds is None:
+        return "unknown"
+    least, most = (f"{bound:{form}}" if bound < float("inf") else "unknown" for bound in bounds)
+    return "-" if bounds == (0, 0) else least if least == most else f"{least} .. {most}"
 
 
 def print_days(rows: list[dict[str, Any]]) -> None:

@@ -7,8 +7,9 @@ from dataclasses import asdict, replace
 import pytest
 
 from fintrading_gym import leaderboard as board
+from fintrading_gym.recipes import key_of, recipe_of
 from fintrading_gym.rollout import Player, Task, find_player
-from fintrading_gym.store import StoreError, episodes, key_of, recipe_of, rows, writing
+from fintrading_gym.store import StoreError, episodes, rows, writing
 
 TASKS = [Task("tsla_main", timesteps=5), Task("spy_bear_2022", timesteps=5)]
 
@@ -103,8 +104,8 @@ def test_a_second_writer_is_refused_and_a_reader_is_not(tmp_path):
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda path: path.write_text("agent,score\nflat,0.7\n" * 100), "is no board, or cannot be used"),
-        (lambda path: path.mkdir(), "cannot be opened"),
+        (lambda path: path.write_text("agent,score\nflat,0.7\n" * 100), r"is no board \(file is not a database\)"),
+        (lambda path: path.mkdir(), "is a folder; give a file in it"),
         (lambda path: sqlite3.connect(path).execute("CREATE TABLE t (x)"), "is a database, but no board"),
         (lambda path: sqlite3.connect(path).execute("PRAGMA user_version = 7"), None),
     ],

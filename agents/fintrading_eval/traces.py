@@ -12,6 +12,7 @@ import typer
 from fintrading_agents.llm import llm
 from fintrading_gym import ENV_ID, __version__, cli, tables
 from fintrading_gym import leaderboard as board
+from fintrading_gym.export import write_csv, write_json
 from fintrading_gym.ledger import Ledger, evaluate
 from fintrading_gym.rollout import Episode, Player, Task
 from fintrading_gym.store import Row
@@ -138,9 +139,9 @@ def import_traces(
     """
     played = rows(traces)
     if csv_file:
-        cli.write_csv(csv_file, played)
+        write_csv(csv_file, played)
     if json_file:
-        cli.write_json(json_file, played)
+        write_json(json_file, played)
     tables.print_boards(played, [Player(name, llm) for name in dict.fromkeys(row["agent"] for row in played)])
     if any(row["failure"] for row in played):
         cli.fail("some episodes failed; the table says which")

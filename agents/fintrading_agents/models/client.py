@@ -13,7 +13,7 @@ from fintrading_agents.models import faults
 from fintrading_agents.models.cache import key
 from fintrading_agents.models.prices import Price
 from fintrading_agents.models.reply import KINDS, STRUCTURED, Form, Messages, ModelFailure, Reply
-from fintrading_agents.models.session import Flight, Session
+from fintrading_agents.models.session import MAX_TOKENS, Flight, Session
 from fintrading_gym.errors import MissingExtra, RunStopped, one_line
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Client:
         price: Price | None,
         *,
         temperature: float = 0.7,
-        max_tokens: int = 4096,  # enough to think first: a reply that its own reasoning cuts off decides nothing
+        max_tokens: int = MAX_TOKENS,
         structured: str = "auto",
         in_flight: int | None = None,
         preflight_seconds: float = PREFLIGHT,
