@@ -236,7 +236,9 @@ def leaderboard(
         Path(path).open("a").close()  # the same for a file that cannot be written
     episodes = board.plan(players, played)
     if dry_run:
-        tables.print_costs(board.expected(out, episodes, options.get("in_flight", board.AT_ONCE)))
+        with Console(stderr=True).status("Counting ..."):
+            expected = board.expected(out, episodes, options.get("in_flight", board.AT_ONCE))
+        tables.print_costs(expected)
         return
     by_name = {player.name: player for player in players}
     anew = [lookup("agent on this board", name, by_name) for name in (_names(again) if again else ())]

@@ -1,7 +1,9 @@
 """What episodes will ask of a model and cost, before anything is asked."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,9 +24,12 @@ class Costs:
     def __add__(self, other: "Costs") -> "Costs":
         return Costs(*(_sum(getattr(self, name), getattr(other, name)) for name in PARTS))
 
+    def __mul__(self, count: int) -> "Costs":
+        return sum(repeat(self, count), NOTHING)
+
 
 PARTS = tuple(Costs.__dataclass_fields__)
-NOTHING = Costs((0, 0), (0, 0), (0, 0), (0.0, 0.0))
+NOTHING = Costs(*[(0, 0)] * len(PARTS))
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,9 @@ def expected(
 
 
 def _of_agent(agent: str, its: list[tuple["Player", "Task"]], latency: float | None, at_once: int) -> Expected:
-    costs = sum((costs_of(player, task) for player, task in its), NOTHING)
+    # A seed changes what is answered, and hardly what is asked.
+    alike = Counter(replace(task, seed=0) for _, task in its)
+    costs = sum((costs_of(its[0][0], task) * count for task, count in alike.items()), NOTHING)
     beside = min(at_once, len(its)) if its[0][0].traits.concurrent else 1
     seconds = None
     if costs.calls and costs.calls[1] == 0:

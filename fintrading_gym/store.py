@@ -17,70 +17,11 @@ from fintrading_gym import __version__
 from fintrading_gym.errors import RunStopped
 from fintrading_gym.recipes import MADE_BY, dumps, key_of
 from fintrading_gym.rollout import Episode
+from fintrading_gym.schema import APPLICATION, SCHEMA, SCHEMA_VERSION
 from fintrading_gym.stored import Damaged, insert, read
 from fintrading_gym.stored import Row as Row
 from fintrading_gym.stored import Stored as Stored
 
-SCHEMA_VERSION = 1  # in PRAGMA user_version
-APPLICATION = 0x46545247  # in PRAGMA application_id: "FTRG"
-SCHEMA = """
-CREATE TABLE runs (                 -- one a call of the command
-  id       INTEGER PRIMARY KEY,
-  started  TEXT NOT NULL,           -- UTC, ISO 8601
-  ended    TEXT,                    -- NULL: it was killed, or goes on
-  outcome  TEXT,                    -- 'finished', or what ended it before
-  version  TEXT NOT NULL,           -- of fintrading-gym
-  machine  TEXT NOT NULL,
-  settings TEXT NOT NULL            -- JSON: what was asked for
-);
-CREATE TABLE episodes (             -- one agent on one task
-  id      INTEGER PRIMARY KEY,
-  key     TEXT NOT NULL UNIQUE,     -- sha256 of recipe
-  recipe  TEXT NOT NULL,            -- JSON: all that makes the episode what it is
-  run     INTEGER NOT NULL REFERENCES runs,
-  aside   INTEGER REFERENCES runs,  -- NULL: it is on the board; else the run that played another agent of that name
-  agent   TEXT NOT NULL,
-  world   TEXT NOT NULL,
-  cell    TEXT NOT NULL,
-  persona TEXT,                     -- NULL: the agent ignores it
-  seed    INTEGER,                  -- NULL: the agent ignores it
-  score   REAL,                     -- NULL: it failed
-  failure TEXT,                     -- NULL: it was played to its end
-  "row"   TEXT NOT NULL,            -- JSON: every column of the leaderboard's row
-  sha256  TEXT                      -- of the episode's line in `fintrading export --jsonl`
-);
-CREATE TABLE steps (                -- one a decision
-  episode    INTEGER NOT NULL REFERENCES episodes ON DELETE CASCADE,
-  day        INTEGER NOT NULL,      -- 1, 2, ...
-  date       TEXT,                  -- the day whose close was seen; NULL, here and below: the agent failed on this day
-  price      REAL,                  -- its adjusted close, USD
-  action     INTEGER,               -- 0 sell, 1 hold, 2 buy: what was carried out
-  valid      INTEGER,               -- 0: the agent gave no decision, and the environment held
-  position   INTEGER,               -- -1, 0, +1 after the decision
-  log_return REAL,                  -- earned until the next close, costs taken off
-  market     REAL,                  -- log return of the stock until the next close
-  overnight  REAL,                  -- the part of it that the position before the decision earns
-  decision   TEXT,                  -- JSON: as the agent gave it; NULL: it gave none
-  log        TEXT,                  -- JSON: what the agent kept of the day beside its calls; NULL: it keeps no log
-  PRIMARY KEY (episode, day)
-) WITHOUT ROWID;
-CREATE TABLE calls (                -- one a question to a model
-  episode    INTEGER NOT NULL REFERENCES episodes ON DELETE CASCADE,
-  day        INTEGER NOT NULL,
-  number     INTEGER NOT NULL,      -- of the day, 1, 2, ... in the order of the asking
-  stage      TEXT,                  -- which of an agent's questions it is
-  messages   TEXT NOT NULL,         -- JSON: as sent
-  reply      TEXT,                  -- JSON: all of the reply; NULL: there was none
-  verdict    TEXT,                  -- JSON: the decision read from it; NULL: none was looked for
-  failure    TEXT,                  -- why there was no reply
-  tokens_in  INTEGER,               -- NULL, here and below: unknown
-  tokens_out INTEGER,
-  cost_usd   REAL,
-  latency    REAL,                  -- seconds of the attempt that was answered
-  cached     INTEGER,               -- 1: it was paid for before
-  PRIMARY KEY (episode, day, number)
-) WITHOUT ROWID;
-"""
 # What does not depend on when episodes were played.
 ORDER = "world <> 'real', world, agent, cell, persona, seed, key"
 ON_BOARD = f"FROM episodes WHERE aside IS NULL ORDER BY {ORDER}"
@@ -137,6 +78,10 @@ class Store:
                 elif aside is not None and key in asked:
                     self._db.execute("UPDATE episodes SET aside = NULL WHERE id = ?", (number,))
         return moved
+
+    def recipes(self) -> list[dict[str, Any]]:
+        """Of all episodes in the file, those set aside too."""
+        return [json.loads(recipe) for (recipe,) in self._db.execute("SELECT recipe FROM episodes")]
 
     def finished(self) -> set[str]:
         """The keys of the episodes that were played to their end; those that failed may be played again."""
@@ -214,6 +159,14 @@ def writing(path: Path | None, settings: Mapping[str, Any]) -> Iterator[Store]:
 
 
 # -------------------------------------------------------------------------------------- reading it
+
+
+def is_board(path: Path) -> bool:
+    """Whether a file is a database; what is in it is another question."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
 
 
 def rows(path: Path) -> list[Row]:

@@ -29,9 +29,9 @@ BOARD = {  # column of the table: what it shows, and how it is printed
 
 
 COSTS_NOTES = (
-    "at least: each day's first reply is a decision in the fewest words, and a token has 5 characters of what is sent",
-    "at most: no reply is a decision and each is as long as it may be (--max-tokens), and a token has 1.7 characters",
-    "seconds: by the calls of that agent that the board holds; replies that the cache holds cost nothing",
+    "min: every reply is a decision at once, in the fewest words; 5 characters of what is sent make a token",
+    "max: no reply is a decision, each is as long as it may be (--max-tokens); 1.7 characters make a token",
+    "seconds: by the agent's calls on this board; what the cache of replies holds costs nothing, and is counted here",
 )
 
 
@@ -43,7 +43,7 @@ def print_boards(rows: list[Row], players: list[Player]) -> None:
 
 def _print_board(rows: list[Row], players: list[Player], world: str) -> None:
     """The ranking, the scores by cell, what the models did, and what all that means."""
-    standings = rank(rows, [p.name for p in players if not p.traits.ranked])
+    standings = rank(rows, {row["agent"] for row in rows if not row["ranked"]})  # players of earlier runs, too
     cells = list(dict.fromkeys(row["cell"] for row in rows))
     where = "" if world == "real" else f" ({world} world)"
     title = f"Leaderboard{where}: means over n episodes, best first; sd: of the score over them"
@@ -123,25 +123,37 @@ def _board_notes(players: list[Player]) -> list[str]:
 
 def print_costs(expected: list[Expected]) -> None:
     """What is to be played, agent by agent, and what it will cost."""
-    table = Table(title="To be played, and what it takes: at least .. at most", box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("agent", "episodes", "decisions", "calls", "tokens in", "tokens out", "USD", "seconds"):
-        table.add_column(name, justify="left" if name == "agent" else "right", no_wrap=name == "agent")
-    for of in expected:
-        counts = [_bounds(bounds, ",.0f") for bounds in (of.costs.calls, of.costs.tokens_in, of.costs.tokens_out)]
-        told = [*counts, _bounds(of.costs.usd, ",.4f"), _bounds(of.seconds, ",.0f")]
-        table.add_row(escape(of.agent), str(of.episodes), str(of.decisions), *told)
     console = Console()
-    console.print(table if expected else "There is nothing to be played: the board holds it all.")
-    if any(of.costs.calls != (0, 0) for of in expected):
-        for note in COSTS_NOTES:
-            console.print(note, markup=False, highlight=False)
+    if not expected:
+        console.print("There is nothing to be played: the board holds it all.")
+        return
+    title = "To be played, and what it will take: n episodes, tokens in and out"
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in ("agent", "n", "", "calls", "in", "out", "USD", "seconds"):
+        table.add_column(name, justify="left" if name in ("agent", "") else "right", no_wrap=name != "agent")
+    for of in expected:
+        parts = (of.costs.calls, of.costs.tokens_in, of.costs.tokens_out)
+        asks = of.costs.calls != (0, 0)
+        for bound, word in enumerate(("min", "max") if asks else ("asks no model",)):
+            numbers = [_count(part, bound) for part in parts]
+            usd = "?" if of.costs.usd is None else f"{of.costs.usd[bound]:,.2f}"
+            told = (*numbers, usd, _count(of.seconds, bound)) if asks else ()
+            table.add_row(*(("", "") if bound else (escape(of.agent), str(of.episodes))), word, *told)
+    console.print(table)
+    for note in COSTS_NOTES if any(of.costs.calls != (0, 0) for of in expected) else ():
+        console.print(note, markup=False, highlight=False)
 
 
-def _bounds(bounds: tuple[float, float] | None, form: str) -> str:
-    if bounds is None:
-        return "unknown"
-    least, most = (f"{bound:{form}}" if bound < float("inf") else "unknown" for bound in bounds)
-    return "-" if bounds == (0, 0) else least if least == most else f"{least} .. {most}"
+def _count(bounds: tuple[float, float] | None, which: int) -> str:
+    """A bound in few characters; `?` where there is none."""
+    if bounds is None or bounds[which] == float("inf"):
+        return "?"
+    number = bounds[which]
+    for unit in ("", "k"):
+        if number < 9999.5:
+            return f"{number:,.0f}{unit}"
+        number /= 1e3
+    return f"{number:,.0f}M"
 
 
 def print_days(rows: list[dict[str, Any]]) -> None:

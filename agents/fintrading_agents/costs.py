@@ -24,7 +24,7 @@ CHARACTERS = (5.0, 1.7)
 AROUND = (0, 20)  # tokens around a request, which say whose turn it is
 DECISION = '{"action": "buy"}'
 FEWEST = 5  # tokens of it
-FILLER = "word "
+LONG = "zqlongzq"  # a reply as long as it may be, told in one word: where it is sent again, its length counts
 
 
 class StandIn:
@@ -35,14 +35,14 @@ class StandIn:
     def __init__(self, name: str, max_tokens: int, price: Price | None, most: bool):
         self.name, self.structured = name, "none"
         self._price, self._most = price, most
-        self._reply = FILLER * max_tokens if most else DECISION
-        self._output = max_tokens if most else FEWEST
+        self._reply, self._output = (LONG, max_tokens) if most else (DECISION, FEWEST)
 
     async def complete(self, messages: Messages, *, sample: int = 0, form: Form | None = None) -> Reply:
         """Its one answer."""
-        asked = sum(len(str(message["content"])) for message in messages)
+        texts = [str(message["content"]) for message in messages]
         if form and self._most:
-            asked += len(json.dumps(dict(form.schema)))
+            texts.append(json.dumps(dict(form.schema)))
+        asked = sum(len(text) + text.count(LONG) * self._output * CHARACTERS[0] for text in texts)
         usage = Usage(round(asked / CHARACTERS[self._most]) + AROUND[self._most], self._output)
         return Reply(self._reply, "ok", usage=usage, cost=None if self._price is None else self._price(usage))
 

@@ -210,8 +210,13 @@ class Client:
         # A reply that is no answer was part of an earlier run's days, which are to come out the same; in the run that
         # bought it, whoever asks again wants another.
         kept = cache.get(name, any_outcome=name not in self._shared.unanswered) if mode != "refresh" else None
+        if kept is not None and mode == "replay":
+            return kept  # with the cost that was kept: the prices here and now are not those of the board
         if kept is not None:
-            return self._priced(kept)
+            priced = self._priced(kept)
+            if priced.cost != kept.cost:
+                cache.put(name, replace(priced, cached=False), replace=True)
+            return priced
         if mode == "replay":
             raise ModelFailure("replay", str(cache.path))
 
