@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fintrading_gym import __version__
-from fintrading_gym.errors import RunStopped
+from fintrading_gym.errors import RunStopped, one_line
 from fintrading_gym.recipes import MADE_BY, dumps, key_of
 from fintrading_gym.rollout import Episode
 from fintrading_gym.schema import APPLICATION, SCHEMA, SCHEMA_VERSION
@@ -25,6 +25,7 @@ from fintrading_gym.stored import Stored as Stored
 # What does not depend on when episodes were played.
 ORDER = "world <> 'real', world, agent, cell, persona, seed, key"
 ON_BOARD = f"FROM episodes WHERE aside IS NULL ORDER BY {ORDER}"
+FAULTS = (sqlite3.Error, UnicodeDecodeError)  # of a file, the latter where names in it are damaged
 REFUSALS = {
     sqlite3.SQLITE_NOTADB: "is no board",
     sqlite3.SQLITE_CORRUPT: "is damaged",
@@ -66,7 +67,7 @@ class Store:
         made_by = {_agent(recipe): _maker(recipe) for recipe in recipes}
         prices = {_cell(recipe): recipe["data_sha256"] for recipe in recipes}
         moved = 0
-        with self._changing():
+        with self._changing(), _readable(self.path):
             found = self._db.execute("SELECT id, key, recipe, aside FROM episodes").fetchall()
             for number, key, text, aside in found:
                 recipe = json.loads(text)
@@ -81,11 +82,13 @@ class Store:
 
     def recipes(self) -> list[dict[str, Any]]:
         """Of all episodes in the file, those set aside too."""
-        return [json.loads(recipe) for (recipe,) in self._db.execute("SELECT recipe FROM episodes")]
+        with _readable(self.path):
+            return [json.loads(recipe) for (recipe,) in self._db.execute("SELECT recipe FROM episodes")]
 
     def finished(self) -> set[str]:
         """The keys of the episodes that were played to their end; those that failed may be played again."""
-        return _finished(self._db)
+        with _readable(self.path):
+            return _finished(self._db)
 
     def add(self, recipe: Mapping[str, Any], row: Row, episode: Episode) -> None:
         """Write an episode, in the place of an earlier one of the same recipe.
@@ -96,18 +99,20 @@ class Store:
         with self._changing():
             insert(self._db, self._run, recipe, row, episode)
 
-    def forget(self, keys: Iterable[str]) -> int:
-        """Drop the episodes of these keys; how many there were."""
+    def forget(self, keys: Iterable[str]) -> None:
+        """Drop the episodes of these keys, if they are there."""
         with self._changing():
-            return self._db.executemany("DELETE FROM episodes WHERE key = ?", [(key,) for key in keys]).rowcount
+            self._db.executemany("DELETE FROM episodes WHERE key = ?", [(key,) for key in keys])
 
     def rows(self) -> list[Row]:
         """All that is on the board; see the module's `rows`."""
-        return _rows(self._db)
+        with _readable(self.path):
+            return [one.row for one in _read_all(self._db)]
 
     def digest(self) -> str:
         """Of all that is on the board; see the module's `digest`."""
-        return _digest(_read_all(self._db))
+        with _readable(self.path):
+            return _digest(_read_all(self._db))
 
     def end(self, outcome: str) -> None:
         """Note how the run ended, if the file can still be written: where it cannot, that is what ended it."""
@@ -155,6 +160,9 @@ def writing(path: Path | None, settings: Mapping[str, Any]) -> Iterator[Store]:
             raise StoreError(f"{_named(path)}: {why}") from None
         with _connected(path, "rwc", PATIENCE) as connection:
             _prepare(path, connection, make=True)
+            with _readable(path):
+                _digest(_read_all(connection))  # a damaged episode is told before others are played beside it,
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")  # and a file that cannot be written
             yield Store(path, connection, settings)
 
 
@@ -175,8 +183,7 @@ def rows(path: Path) -> list[Row]:
     Raises:
         StoreError: it is no board that can be read.
     """
-    with _reading(path) as db:
-        return _rows(db)
+    return [one.row for one in episodes(path)]
 
 
 def episodes(path: Path, damaged: Callable[[str], None] | None = None) -> Iterator[Stored]:
@@ -223,10 +230,6 @@ def digest(path: Path) -> str:
     return _digest(episodes(path))
 
 
-def _rows(db: sqlite3.Connection) -> list[Row]:
-    return [json.loads(row) for (row,) in db.execute(f'SELECT "row" {ON_BOARD}')]
-
-
 def _finished(db: sqlite3.Connection) -> set[str]:
     return {key for (key,) in db.execute("SELECT key FROM episodes WHERE failure IS NULL")}
 
@@ -260,16 +263,24 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
         raise StoreError(f"There is no board {_named(path)}; fintrading leaderboard --out {_named(path)} makes one")
     # To be opened for writing, for a writer that was killed leaves a journal that has to be played back first; where
     # the file is read-only, so is the connection.
-    with _connected(path, "rw", PATIENCE) as board, closing(sqlite3.connect("")) as copy:
-        try:
-            board.execute("PRAGMA query_only = ON")
-            board.backup(copy)
-            _prepare(path, copy, make=False)
-            yield copy
-        except sqlite3.Error as fault:
-            raise _refused(path, fault) from None
-        except (Damaged, json.JSONDecodeError) as fault:
-            raise StoreError(f"{_named(path)} is damaged: {fault}") from None
+    with _connected(path, "rw", PATIENCE) as board, closing(sqlite3.connect("")) as copy, _readable(path):
+        board.execute("PRAGMA query_only = ON")
+        board.backup(copy)
+        _prepare(path, copy, make=False)
+        yield copy
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Faults of a file as its users are told them."""
+    try:
+        yield
+    except FAULTS as fault:
+        raise _refused(path, fault) from None
+    except (Damaged, json.JSONDecodeError) as fault:
+        told = f"{_named(path)} is damaged: {one_line(fault) if isinstance(fault, json.JSONDecodeError) else fault}"
+        advice = "restore a copy, or play into another file: the cache has what was paid for"
+        raise StoreError(f"{told}; {advice}") from None
 
 
 @contextmanager
@@ -288,9 +299,6 @@ def _prepare(path: Path, connection: sqlite3.Connection, make: bool) -> None:
     try:
         connection.execute("PRAGMA foreign_keys = ON")
         version, application = (_pragma(connection, name) for name in ("user_version", "application_id"))
-        if make:
-            connection.execute("BEGIN IMMEDIATE")  # a file that is read-only is told now
-            connection.rollback()
         if make and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             head = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {SCHEMA_VERSION};"
             connection.executescript(f"BEGIN; {head} {SCHEMA} COMMIT;")
@@ -301,11 +309,11 @@ def _prepare(path: Path, connection: sqlite3.Connection, make: bool) -> None:
             raise StoreError(f"{told}; export it with the version that wrote it, or give another file")
         elif (found := _pragma(connection, "quick_check(1)")) != "ok":
             raise sqlite3.DatabaseError(" ".join(found.split()))
-    except sqlite3.Error as fault:
+    except FAULTS as fault:
         raise _refused(path, fault) from None
 
 
-def _refused(path: Path, fault: sqlite3.Error) -> StoreError:
+def _refused(path: Path, fault: Exception) -> StoreError:
     """Why a file cannot be used, where SQLite says no."""
     code = getattr(fault, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # without one it is a check's
     return StoreError(f"{_named(path)} {REFUSALS.get(code, 'cannot be used')} ({fault}); nothing in it was changed")

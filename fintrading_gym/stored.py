@@ -119,7 +119,9 @@ def read(db: sqlite3.Connection, number: int) -> Stored:
         if list(db.execute(columns, (number,)).fetchone()) != written:
             raise Damaged(f"{name_of(row)}: it is not what was written")
         return Stored(recipe, row, _episode(row, days), line)
-    except (TypeError, KeyError, AttributeError, json.JSONDecodeError, sqlite3.OperationalError) as fault:
+    except Damaged:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, sqlite3.OperationalError) as fault:
         raise Damaged(f"episode {number}: it cannot be read ({one_line(fault)})") from None
 
 
