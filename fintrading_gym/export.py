@@ -57,7 +57,7 @@ def copied(stored: Iterable[Stored], path: Path | None) -> Iterator[Stored]:
 
 def write_csv(path: Path, rows: list[Row]) -> None:
     """A row each, with each column that any of them has; what is no single value is JSON."""
-    with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, _names(rows))
         writer.writeheader()
         writer.writerows({name: _single(value) for name, value in row.items()} for row in rows)
@@ -106,4 +106,9 @@ def _names(rows: list[Row]) -> list[str]:
 
 
 def _single(value: Any) -> Any:
+    """A value as a field may hold it."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()  # half a surrogate pair is no UTF-8
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return str(value)
     return dumps(value) if isinstance(value, dict | list | tuple) else value

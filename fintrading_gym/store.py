@@ -316,7 +316,8 @@ def _prepare(path: Path, connection: sqlite3.Connection, make: bool) -> None:
 def _refused(path: Path, fault: Exception) -> StoreError:
     """Why a file cannot be used, where SQLite says no."""
     code = getattr(fault, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # without one it is a check's
-    return StoreError(f"{_named(path)} {REFUSALS.get(code, 'cannot be used')} ({fault}); nothing in it was changed")
+    said = " ".join(str(fault).split())  # it may quote what is damaged
+    return StoreError(f"{_named(path)} {REFUSALS.get(code, 'cannot be used')} ({said}); nothing in it was changed")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> Any:

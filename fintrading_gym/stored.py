@@ -98,7 +98,7 @@ def _sound(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()  # half a surrogate pair is no UTF-8
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return str(value)
+        return float(value)
     return value if value is None or isinstance(value, bool | int | float) else dumps(value)
 
 
