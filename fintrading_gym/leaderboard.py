@@ -75,7 +75,7 @@ def run(
             if stopped.is_set():
                 raise RunStopped("the run was stopped")
             player, task = episodes[place]
-            return played(opened[id(player)], task, partial(note, place))
+            return played(player, task, partial(note, place), opened[id(player)])
 
         waiting = {threads.submit(play, k): k for k, (player, _) in enumerate(episodes) if player.traits.concurrent}
 
@@ -153,9 +153,11 @@ def fill(
         board.add(recipes[place], row, episode)
 
 
-def played(player: Player, task: Task, on_day: OnDay | None = None) -> tuple[Row, Episode]:
-    """One episode, played, and its row."""
-    episode = player.play(task, on_day)
+def played(
+    player: Player, task: Task, on_day: OnDay | None = None, opened: Player | None = None
+) -> tuple[Row, Episode]:
+    """One episode, played, and its row; `opened` is the player as its method of that name gives it."""
+    episode = (opened or player).play(task, on_day)
     return as_row(player, task, episode), episode
 
 

@@ -1,5 +1,6 @@
 """What the command line prints: the board, an episode day by day, its numbers."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from fintrading_gym.rollout import Player
 from fintrading_gym.store import Row
 from fintrading_gym.worlds import WORLDS
 
+NAME_WIDTH = 21  # characters of an agent's name on a line: as many as 80 columns leave
 BOARD = {  # column of the table: what it shows, and how it is printed
     "score": ("score", ".3f"),
     "CR": ("cumulative_return", "+.2f"),
@@ -50,8 +52,7 @@ def _print_board(rows: list[Row], players: list[Player], world: str) -> None:
     whole = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     parts = Table(title="Score by cell", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for table, names in ((whole, ("#", "agent", *BOARD, "sd", "n")), (parts, ("#", "agent", *cells))):
-        for name in names:
-            table.add_column(name, justify="left" if name == "agent" else "right", no_wrap=name == "agent")
+        _add_columns(table, names, [s.agent for s in standings])
     for s in standings:
         place = "-" if s.rank is None else str(s.rank)
         numbers = [f"{s.means[what]:{form}}" if s.means else "-" for what, form in BOARD.values()]
@@ -68,13 +69,23 @@ def _print_board(rows: list[Row], players: list[Player], world: str) -> None:
         console.print(note, markup=False, highlight=False)
 
 
+def _add_columns(table: Table, names: Iterable[str], agents: Iterable[str]) -> None:
+    """Columns of numbers as wide as they need be, and one of agents in which only long names take several lines."""
+    width = min(NAME_WIDTH, max(map(len, agents), default=0))
+    for name in names:
+        if name == "agent":
+            table.add_column(name, width=width, overflow="fold")
+        else:
+            table.add_column(name, justify="right" if name else "left", no_wrap=not name)
+
+
 def _models_table(rows: list[Row]) -> Table:
     counted = {"tokens": ("tokens_in", "tokens_out"), "USD": ("cost_usd",), "cached": ("cache_hits",)}
     counted |= {"empty": ("empty_replies",), "nudges": ("format_nudges",)}  # narrow: the rest is in --json
     table = Table(title="What the models did", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in ("agent", *reversed(ACTIONS), *counted):
-        table.add_column(name, justify="left" if name == "agent" else "right", no_wrap=name == "agent")
-    for agent, its in _by_agent(rows).items():
+    by_agent = _by_agent(rows)
+    _add_columns(table, ("agent", *reversed(ACTIONS), *counted), by_agent)
+    for agent, its in by_agent.items():
         shares = [f"{share:.0%}" for share in _shares(its).values()] or ["-"] * len(ACTIONS)
         sums = [known_sum(its, *names) for names in counted.values()]
         numbers = ["-" if n is None else f"{n:.4f}" if isinstance(n, float) else f"{n:,}" for n in sums]
@@ -129,12 +140,11 @@ def print_costs(expected: list[Expected]) -> None:
         return
     title = "To be played, and what it will take: n episodes, tokens in and out"
     table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in ("agent", "n", "", "calls", "in", "out", "USD", "seconds"):
-        table.add_column(name, justify="left" if name in ("agent", "") else "right", no_wrap=name != "agent")
+    _add_columns(table, ("agent", "n", "", "calls", "in", "out", "USD", "seconds"), [of.agent for of in expected])
     for of in expected:
         parts = (of.costs.calls, of.costs.tokens_in, of.costs.tokens_out)
         asks = of.costs.calls != (0, 0)
-        for bound, word in enumerate(("min", "max") if asks else ("asks no model",)):
+        for bound, word in enumerate(("min", "max") if asks else ("no model",)):
             numbers = [_count(part, bound) for part in parts]
             usd = "?" if of.costs.usd is None else f"{of.costs.usd[bound]:,.2f}"
             told = (*numbers, usd, _count(of.seconds, bound)) if asks else ()
