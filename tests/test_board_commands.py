@@ -66,14 +66,14 @@ def test_only_what_was_asked_for_makes_the_command_fail(run):
 
 
 def test_dry_run_tells_what_there_is_to_play_and_leaves_everything_as_it_is(run):
-    words = (*BOARD, "--agents", "flat,llm:scripted/buy,llm:openai/gpt-4o-mini,llm:openai/nobody-knows")
+    words = (*BOARD, "--agents", "flat,llm:scripted/buy,llm:openai/gpt-4o-mini,llm:openai/nobody")
     text = run(*words, "--dry-run").out
     lines = {line.split()[0]: line.split() for line in text.splitlines() if line.split()}
     assert lines["flat"][1:] == ["1", "no", "model"]
     assert lines["llm:scripted/buy"][1:] == ["1", "no", "model"]
-    assert lines["llm:openai/nobody-knows"][1:4] == ["1", "min", "5"]
+    assert lines["llm:openai/nobody"][1:4] == ["1", "min", "5"]
     assert lines["max"][:2] == ["max", "15"]
-    assert lines["llm:openai/nobody-knows"][-2] == "?"
+    assert lines["llm:openai/nobody"][-2] == "?"
     assert not Path("board.db").exists()
     assert list(Path().rglob("*.sqlite")) == []
     run(*BOARD, "--agents", "flat")
