@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
@@ -21,13 +22,14 @@ from fintrading_gym import __version__, store, tables, windows
 from fintrading_gym import leaderboard as board
 from fintrading_gym.env import FILLS, HOLD_RULES
 from fintrading_gym.errors import DataError, MissingExtra, RunStopped, UnknownName, lookup, one_line
+from fintrading_gym.executors import EXECUTORS, PROCESSES, find_executor
 from fintrading_gym.export import write_csv, write_json
 from fintrading_gym.flags import given, with_model_flags, with_options
 from fintrading_gym.ledger import evaluate
 from fintrading_gym.masking import IDENTITIES
 from fintrading_gym.observations import DETAILS, PERSONAS
 from fintrading_gym.progress import FEW, watched
-from fintrading_gym.rollout import Task, find_player, load, registered
+from fintrading_gym.rollout import Player, Task, find_player, load, registered
 from fintrading_gym.worlds import WORLDS
 
 COMMANDS = "fintrading_gym.commands"  # the entry-point group by which other packages' commands are found
@@ -146,7 +148,9 @@ def agents() -> None:
 @with_model_flags
 def play(
     agent: Annotated[str, typer.Argument(help="A registered agent, or module:callable.")],
-    model: Annotated[str | None, typer.Option(help="For llm: provider/NAME; the same as llm:provider/NAME.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Of llm and the like: provider/NAME; llm:provider/NAME is the same.")
+    ] = None,
     cell: Annotated[str, typer.Option(help="A cell, TICKER:FIRST:LAST or FILE.csv:FIRST:LAST.")] = "tsla_main",
     persona: Annotated[str, typer.Option(help=f"One of {', '.join(PERSONAS)}.")] = "adaptive",
     timesteps: Timesteps = "50",
@@ -170,6 +174,7 @@ def play(
     agent = f"{agent}:{model}" if model else agent
     (player,) = with_options([find_player(agent)], given(model_flags))
     task = Task(cell, _persona(persona), seed, _timesteps(timesteps), hold, cost_bps, fill, 7, detail, identity, world)
+    _tell_calls([(player, task)])
     with watched(task.decisions) as watch:
         episode = player.play(task, partial(watch.on_day, 0))
     numbers = evaluate(episode.ledger, hold, cost_bps) if episode.score is not None else {}
@@ -209,6 +214,9 @@ def leaderboard(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only tell what there is to play, and what it costs.")
     ] = False,
+    executor: Annotated[str, typer.Option(help=f"What plays agents that compute: {', '.join(EXECUTORS)}.")] = PROCESSES,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; else one a core where that pays.")] = None,
+    ray_address: Annotated[str | None, typer.Option(help="Of a Ray cluster; else Ray runs on this machine.")] = None,
     csv_file: Annotated[str | None, typer.Option("--csv", help="Write a row an episode to this file.")] = None,
     json_file: Annotated[str | None, typer.Option("--json", help="The same as JSON.")] = None,
     **model_flags: Any,
@@ -220,6 +228,7 @@ def leaderboard(
     [dim]fintrading leaderboard --agents buy_and_hold,llm:openai/gpt-4o-mini --seeds 1 --usd-limit 2[/]
     """
     options = given(model_flags)
+    elsewhere = find_executor(executor, workers, ray_address)
     names = _names(f"{agents},{also or ''}")
     players = with_options([find_player(name) for name in names], options)
     rules: dict[str, Any] = {"hold": hold, "cost_bps": cost_bps, "fill": fill, "detail": detail, "identity": identity}
@@ -247,9 +256,10 @@ def leaderboard(
     ended: KeyboardInterrupt | RunStopped | None = None
     with store.writing(out, asked) as kept:
         moved, lacking = board.begin(kept, episodes, anew)
+        _tell_calls(lacking)
         try:
             with watched(sum(task.decisions for _, task in lacking)) as watch:
-                board.fill(kept, lacking, options.get("in_flight", board.AT_ONCE), watch.on_day)
+                board.fill(kept, lacking, options.get("in_flight", board.AT_ONCE), watch.on_day, elsewhere)
         except (KeyboardInterrupt, RunStopped) as end:
             ended = end
         rows, missing = kept.rows(), len(board.lacking(kept, episodes))
@@ -261,7 +271,7 @@ def leaderboard(
         write_csv(Path(csv_file), rows)
     if json_file:
         write_json(Path(json_file), rows)
-    tables.print_boards(rows, players)
+    tables.print_boards(rows)
     if moved:
         print(f"{moved} episodes of other code, files, prices or versions under these names are set aside")
     if out:
@@ -344,6 +354,18 @@ def _timesteps(text: str) -> int | None:
 
 
 # ------------------------------------------------------------------------------ writing and printing
+
+
+def _tell_calls(episodes: Sequence[tuple[Player, Task]]) -> None:
+    """Before a run: how often those players that know it will ask their models."""
+    calls: dict[str, list[int]] = {}
+    for player, task in episodes:
+        if (count := player.calls(task)) is not None:
+            calls.setdefault(player.name, []).append(count)
+    for name, counts in calls.items():
+        where = f"{len(counts)} episode{'s' * (len(counts) > 1)}"
+        told = f"{name}: {sum(counts):,} calls to its model in {where}, nudges and what the cache holds aside"
+        Console(stderr=True).print(told, markup=False, highlight=False, soft_wrap=True)
 
 
 def _complain(message: object) -> None:

@@ -73,14 +73,11 @@ def _of_agent(agent: str, its: list[tuple["Player", "Task"]], latency: float | N
 
 
 def costs_of(player: "Player", task: "Task") -> Costs:
-    """What one episode will cost: as the player's traits say, else by the calls that its factory counts, else nothing.
-
-    A factory may have an attribute `calls_per_episode(task, options)`: how many calls an episode makes at least.
-    """
+    """What one episode will cost: as the player's traits say, else by the calls that it counts, else nothing."""
     if player.traits.costs is not None:
         return player.traits.costs(player, task)
-    count = getattr(player.factory, "calls_per_episode", None)
-    return NOTHING if count is None else Costs((count(task, player.options), float("inf")))
+    count = player.calls(task)
+    return NOTHING if count is None else Costs((count, float("inf")))
 
 
 def _sum(one: Bounds | None, other: Bounds | None) -> Bounds | None:

@@ -13,6 +13,7 @@ from fintrading_gym.recipes import dumps, key_of
 from fintrading_gym.stored import OF_THE_RUN, Row, Stored
 
 OF_EPISODE = ("agent", "world", "cell", "persona", "seed")  # repeated on each step, beside the episode's key
+DAYS = "log_returns"  # of a row: a list, and each step has its own
 OF_DECISION = ("confidence", "reason", "repaired")  # what a decision says beside its action
 
 
@@ -33,7 +34,7 @@ def as_tables(stored: Iterable[Stored]) -> Tables:
     for one in stored:
         sha256.update(f"{one.line}\n".encode())
         key = {"key": key_of(one.recipe)}
-        episodes.append(key | {name: value for name, value in one.row.items() if name not in OF_THE_RUN})
+        episodes.append(key | {name: value for name, value in one.row.items() if name not in (*OF_THE_RUN, DAYS)})
         whose = key | {name: one.row[name] for name in OF_EPISODE}
         for day, (entry, decision) in enumerate(zip(one.episode.ledger.rows(), one.episode.decisions, strict=True), 1):
             steps.append(
@@ -56,15 +57,15 @@ def copied(stored: Iterable[Stored], path: Path | None) -> Iterator[Stored]:
 
 
 def write_csv(path: Path, rows: list[Row]) -> None:
-    """A row each, with each column that any of them has; what is no single value is JSON."""
+    """A row each, with each column that any of them has, but for the days' returns; what is no single value is JSON."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, _names(rows))
         writer.writeheader()
-        writer.writerows({name: _single(value) for name, value in row.items()} for row in rows)
+        writer.writerows({name: _single(value) for name, value in row.items() if name != DAYS} for row in rows)
 
 
 def write_json(path: Path, rows: list[Row]) -> None:
-    """The same as one JSON array."""
+    """The same as one JSON array, with the days' returns."""
     path.write_text(json.dumps(rows, indent=1) + "\n")
 
 
@@ -102,7 +103,7 @@ def steps_beside(path: Path) -> Path:
 
 
 def _names(rows: list[Row]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows for name in row))
+    return list(dict.fromkeys(name for row in rows for name in row if name != DAYS))
 
 
 def _single(value: Any) -> Any:

@@ -46,11 +46,15 @@ VARIABLES = {"base_url": "OPENAI_BASE_URL"}
 
 
 def with_model_flags(command: C) -> C:
-    """Add the flags of `MODEL_FLAGS` and `AGENT_FLAGS` to a command that takes what is given of them as keywords."""
+    """Add the flags of `MODEL_FLAGS` and `AGENT_FLAGS` to a command that takes what is given of them as keywords.
+
+    One that the command has itself stays as it is.
+    """
     signature = inspect.signature(command)
     own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
     flags = [_flag(name, kind, told, "Players that ask a model") for name, (kind, told) in MODEL_FLAGS.items()]
     flags += [_flag(name, kind, told, f"Of {whose}") for name, (kind, whose, told) in AGENT_FLAGS.items()]
+    flags = [flag for flag in flags if flag.name not in signature.parameters]
     command.__signature__ = signature.replace(parameters=own + flags)  # type: ignore[attr-defined]
     return command
 

@@ -1,16 +1,15 @@
-"""Agents x tasks x seeds, and the table that ranks them."""
+"""Agents x tasks x seeds: every episode of a board, played, as a row."""
 
 import threading
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Container, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
-
-import numpy as np
 
 from fintrading_gym import __version__, costs
 from fintrading_gym.costs import Expected
@@ -21,9 +20,11 @@ from fintrading_gym.replies import Decision
 from fintrading_gym.rollout import Agent, Episode, OnDay, Player, Task
 from fintrading_gym.store import Row, Store, finished, mean_latencies
 
-MIN_COVERAGE = 0.95  # of the days an agent must decide itself, or its score is the environment's holds
 AT_ONCE = 12  # episodes of agents that wait, by default: the evaluation's tasks
-AVERAGED = ("score", "cumulative_return", "excess", "regret", "luck", "sharpe_ratio", "max_drawdown", "coverage")
+
+Played = tuple[Row, Episode]
+# Called after a day with the episode's place, its agent (None: it played elsewhere) and the decision.
+OnPlace = Callable[[int, Agent | None, Decision | None], None]
 
 
 def plan(players: Iterable[Player], tasks: Iterable[Task]) -> list[tuple[Player, Task]]:
@@ -41,69 +42,113 @@ def plan(players: Iterable[Player], tasks: Iterable[Task]) -> list[tuple[Player,
     return episodes
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    """What plays episodes beside the caller's process; see `executors`."""
+
+    opened: Callable[[], AbstractContextManager[Callable[[Player, Task], Future[Played]]]]
+    takes: Callable[[Player], bool]  # whether a player can go there
+    after: float = 0.0  # seconds for which the caller plays alone before it gives episodes away
+
+
 def run(
     episodes: Sequence[tuple[Player, Task]],
     at_once: int = AT_ONCE,
-    on_day: Callable[[int, Agent, Decision | None], None] | None = None,
-) -> Iterator[tuple[int, Row, Episode]]:
+    on_day: OnPlace | None = None,
+    elsewhere: Elsewhere | None = None,
+) -> Generator[tuple[int, Row, Episode], None, None]:
     """Play the episodes; of each, as it ends, its place in `episodes`, its row and what was played.
 
-    Players whose agents wait rather than compute (`Traits.concurrent`) play in threads, the others one after the
-    other in the caller's. What a player's episodes share is opened once and closed at the end, be it an early one.
+    Players whose agents wait rather than compute (`Traits.concurrent`) play in threads, the others elsewhere, or one
+    after the other in the caller's. What a player's episodes share is opened once and closed at the end, be it an
+    early one.
 
     Args:
         episodes: of `plan`.
         at_once: threads.
-        on_day: called after each day with the episode's place, the agent and its decision, from any thread.
+        on_day: called after each day, from any thread; of an episode that was played elsewhere after its last one.
+        elsewhere: of `executors.find_executor`; None: the caller's process plays all.
 
     Raises:
-        RunStopped: nothing more can be played; the episodes so far are good, and those under way are dropped.
+        RunStopped: nothing more can be played; the episodes so far are good, and those under way are dropped. Where
+            an agent that waits said so, those that compute were played first.
     """
-    stopped = threading.Event()
+    waits = [player.traits.concurrent for player, _ in episodes]
+    here = [k for k in range(len(episodes)) if not waits[k]]  # for the caller to play, unless they are given away
+    began, stopped = time.monotonic(), threading.Event()
+    under_way: dict[Future[Played], int] = {}
+    ended: SimpleQueue[Future[Played]] = SimpleQueue()
+
+    def play(place: int) -> Played:
+        player, task = episodes[place]
+        check(place)
+        return played(player, task, partial(note, place), opened[id(player)])
+
+    def check(place: int) -> None:
+        if waits[place] and stopped.is_set():
+            raise RunStopped("the run was stopped")
 
     def note(place: int, agent: Agent, decision: Decision | None) -> None:
-        if stopped.is_set():
-            raise RunStopped("the run was stopped")
+        check(place)
         if on_day:
             on_day(place, agent, decision)
+        if not waits[place]:
+            give_away()
+
+    def begin(place: int, future: Future[Played]) -> None:
+        under_way[future] = place
+        future.add_done_callback(ended.put)
+
+    def give_away() -> None:
+        """Once it is time, all that can be played elsewhere and was not begun."""
+        if elsewhere is None or time.monotonic() - began < elsewhere.after:
+            return
+        if going := {k for k in here if id(episodes[k][0]) in leaving}:
+            here[:] = [k for k in here if k not in going]
+            submit = away.enter_context(elsewhere.opened())
+            for place in sorted(going):
+                begin(place, future := submit(*episodes[place]))
+                future.add_done_callback(partial(tell, place))
+
+    def tell(place: int, done: Future[Played]) -> None:
+        if on_day and not done.exception():
+            for decision in done.result()[1].decisions:
+                on_day(place, None, decision)
 
     with ThreadPoolExecutor(at_once) as threads, ExitStack() as run_long:
         players = {id(player): player for player, _ in episodes}
+        computing = {key: player for key, player in players.items() if not player.traits.concurrent}
+        leaving = {key for key, player in computing.items() if elsewhere and elsewhere.takes(player)}
         opened = {key: run_long.enter_context(player.opened()) for key, player in players.items()}
-
-        def play(place: int) -> tuple[Row, Episode]:
-            if stopped.is_set():
-                raise RunStopped("the run was stopped")
-            player, task = episodes[place]
-            return played(player, task, partial(note, place), opened[id(player)])
-
-        waiting = {threads.submit(play, k): k for k, (player, _) in enumerate(episodes) if player.traits.concurrent}
-
-        def finished() -> Iterator[tuple[int, Row, Episode]]:
-            for done in [future for future in waiting if future.done() and not future.exception()]:
-                yield waiting.pop(done), *done.result()
-
+        away = run_long.enter_context(ExitStack())
+        for place in (k for k in range(len(episodes)) if waits[k]):
+            begin(place, threads.submit(play, place))
         halt: RunStopped | None = None
         try:
-            try:
-                for place in sorted(set(range(len(episodes))) - set(waiting.values())):
-                    yield place, *play(place)
-                    yield from finished()
-            except RunStopped as stop:
-                halt = stop
-                stopped.set()
-            for done in as_completed(list(waiting)):
+            while here or under_way:
+                give_away()
                 try:
-                    result = done.result()
-                except RunStopped as stop:  # the others end with the day they are at; what is finished still counts
+                    if here and ended.empty():
+                        place = here.pop(0)
+                        result = play(place)
+                    else:
+                        done = ended.get()
+                        place = under_way.pop(done)
+                        result = done.result()
+                except RunStopped as stop:  # what is finished still counts, and agents that wait end with their day
                     halt = halt or stop
                     stopped.set()
+                    if not waits[place]:
+                        here.clear()
+                        away.close()
                 else:
-                    yield waiting.pop(done), *result
+                    yield place, *result
             if halt:
                 raise halt
         except KeyboardInterrupt:  # nobody waits for the others
-            yield from finished()
+            for done, place in under_way.items():
+                if done.done() and not done.exception():
+                    yield place, *done.result()
             raise
         finally:  # after an interrupt too: closing the models, which comes next, ends the calls under way
             stopped.set()
@@ -145,12 +190,14 @@ def fill(
     board: Store,
     episodes: Sequence[tuple[Player, Task]],
     at_once: int = AT_ONCE,
-    on_day: Callable[[int, Agent, Decision | None], None] | None = None,
+    on_day: OnPlace | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> None:
     """Play the episodes, and write each into the board as it ends; arguments and what is raised as in `run`."""
     recipes = [recipe_of(player, task) for player, task in episodes]  # before an agent can change what they are made of
-    for place, row, episode in run(episodes, at_once, on_day):
-        board.add(recipes[place], row, episode)
+    with closing(run(episodes, at_once, on_day, elsewhere)) as ended:  # at once, wherever an interrupt finds us
+        for place, row, episode in ended:
+            board.add(recipes[place], row, episode)
 
 
 def played(
@@ -165,13 +212,14 @@ def as_row(player: Player, task: Task, episode: Episode) -> Row:
     """An episode that the player has played as a row of the board.
 
     It holds the agent and the task, `score` and everything `ledger.evaluate` gives, `coverage` (share of days on which
-    the agent really decided), `failure`, the table's sha256, the version, and the agent's own `facts`. A failed
-    episode has no score.
+    the agent really decided), `failure`, `log_returns` (what each day earned: a list, and no column of a CSV), the
+    table's sha256, the version, and the agent's own `facts`. A failed episode has no score.
     """
     numbers = evaluate(episode.ledger, task.hold, task.cost_bps) if episode.failure is None else {}
     row = {
         "agent": player.label,
         "cell": task.cell if isinstance(task.cell, str) else str(task.cell),
+        **days_of(task),
         "ranked": player.traits.ranked,
         "persona": task.persona if player.traits.uses_persona else None,
         "seed": task.seed if player.traits.uses_seed else None,
@@ -185,6 +233,7 @@ def as_row(player: Player, task: Task, episode: Episode) -> Row:
         "score": episode.score,
         "coverage": numbers.get("discipline", 0.0),
         "failure": episode.failure,
+        "log_returns": list(episode.ledger.log_return),
         "data_sha256": task.window.load().sha256,
         "version": __version__,
     }
@@ -192,67 +241,12 @@ def as_row(player: Player, task: Task, episode: Episode) -> Row:
     return row | {name: fact for name, fact in episode.facts.items() if name not in row}
 
 
-@dataclass(frozen=True)
-class Standing:
-    """One agent's line in the table: means over its episodes."""
-
-    agent: str
-    rank: int | None  # None: not ranked, `why` says the reason
-    why: str
-    episodes: int
-    means: dict[str, float]  # of AVERAGED; empty when every episode failed
-    spread: float | None  # standard deviation of the score over the episodes; None: fewer than two
-    cells: dict[str, float]  # mean score by cell
-
-
-def by_world(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """The rows of each world: what is scored in a counterfactual one stands on a board of its own."""
-    worlds: dict[str, list[Row]] = {}
-    for row in rows:
-        worlds.setdefault(row["world"], []).append(row)
-    return worlds
-
-
-def rank(rows: Iterable[Row], unranked: Iterable[str] = ()) -> list[Standing]:
-    """The agents, best mean score first, those without a rank last.
-
-    Args:
-        rows: of `run`, all in one world.
-        unranked: agents that know the future.
-
-    Raises:
-        ValueError: the rows are of several worlds.
-    """
-    by_agent: dict[str, list[Row]] = {}
-    worlds = by_world(rows)
-    if len(worlds) > 1:
-        raise ValueError(f"Rows of the worlds {list(worlds)} make no one board; rank each of by_world(rows)")
-    for row in chain.from_iterable(worlds.values()):
-        by_agent.setdefault(row["agent"], []).append(row)
-    standings = [_standing(agent, played, agent in set(unranked)) for agent, played in by_agent.items()]
-    standings.sort(key=lambda s: (bool(s.why), -s.means.get("score", -1.0), s.agent))
-    ranked = [s for s in standings if not s.why]
-    # Equal scores share a rank.
-    place = {s.agent: 1 + sum(other.means["score"] > s.means["score"] + 1e-12 for other in ranked) for s in ranked}
-    return [Standing(s.agent, place.get(s.agent), s.why, s.episodes, s.means, s.spread, s.cells) for s in standings]
-
-
-def _standing(agent: str, rows: list[Row], knows_future: bool) -> Standing:
-    whole = [row for row in rows if row["failure"] is None]
-    means = {name: float(np.mean([row[name] for row in whole])) for name in AVERAGED} if whole else {}
-    by_cell: dict[str, list[float]] = {}
-    for row in whole:
-        by_cell.setdefault(row["cell"], []).append(row["score"])
-    spread = float(np.std([row["score"] for row in whole], ddof=1)) if len(whole) > 1 else None
-    why = ""
-    if knows_future:
-        why = "knows the future"
-    elif len(whole) < len(rows):
-        first = next(row["failure"] for row in rows if row["failure"])
-        why = f"{len(rows) - len(whole)} of {len(rows)} episodes failed ({first})"
-    elif leaky := [row for row in rows if row.get("leaks")]:
-        why = f"{len(leaky)} of {len(rows)} episodes tell who or when ({leaky[0]['first_leak']})"
-    elif means["coverage"] < MIN_COVERAGE:
-        why = f"decided only {means['coverage']:.0%} of its days, and {MIN_COVERAGE:.0%} are needed"
-    cells = {cell: float(np.mean(scores)) for cell, scores in by_cell.items()}
-    return Standing(agent, None, why, len(rows), means, spread, cells)
+def days_of(task: Task) -> Row:
+    """The days of a task, for its row."""
+    window = task.window
+    first, date = window.span()[0], window.load().date
+    return {
+        "ticker": window.ticker,
+        "first_day": date[first],  # of the first decision
+        "last_day": date[first + task.decisions],  # to whose close the last decision earns
+    }

@@ -26,8 +26,8 @@ class Watch:
         self._facts: dict[int, Mapping[str, Any]] = {}  # of each episode's agent, as they are now
         self._mixes: dict[str, Counter[str]] = {}  # by model
 
-    def on_day(self, place: int, agent: Agent, decision: Decision | None) -> None:
-        """Count a day of the episode at this place."""
+    def on_day(self, place: int, agent: Agent | None, decision: Decision | None) -> None:
+        """Count a day of the episode at this place; without an agent, it was played elsewhere."""
         facts = getattr(agent, "facts", None)
         with self._lock:
             self._progress.advance(self._days)

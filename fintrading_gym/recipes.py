@@ -12,14 +12,15 @@ from typing import Any
 from fintrading_gym import __version__
 from fintrading_gym.rollout import Player, Task
 
-MADE_BY = ("code", "file", "version")  # of a recipe: two agents of one name that differ here are two agents
+MADE_BY = ("code", "file", "files", "version")  # of a recipe: two agents of one name that differ here are two agents
 
 
 def recipe_of(player: Player, task: Task) -> dict[str, Any]:
     """All that makes an episode what it is.
 
     The agent by name, by the options that change its play, and by the sha256 of the file that defines it and of the
-    file that its argument names, if it does; the task without what the agent ignores; the prices; the version.
+    files that its argument and its options name, if they do; the task without what the agent ignores; the prices; the
+    version.
     """
     told = {f.name: getattr(task, f.name) for f in fields(task)}
     told |= {"cell": task.cell if isinstance(task.cell, str) else str(task.window)}
@@ -30,6 +31,7 @@ def recipe_of(player: Player, task: Task) -> dict[str, Any]:
         "options": dict(sorted(player.settings.items())),
         "code": _sha256(_source(player.factory)),
         "file": _sha256(player.argument),
+        "files": {name: sha256 for name, value in sorted(player.settings.items()) if (sha256 := _sha256(value))},
         "task": told,
         "data_sha256": task.window.load().sha256,
         "version": __version__,

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,12 @@ import numpy as np
 from fintrading_gym import __version__
 from fintrading_gym.counts import counts
 from fintrading_gym.errors import DataError, MissingExtra, UnknownName, one_line
+from fintrading_gym.leaderboard import days_of
 from fintrading_gym.ledger import Ledger, evaluate
 from fintrading_gym.metrics import earned
 from fintrading_gym.recipes import task_of
 from fintrading_gym.replies import Decision, parse
-from fintrading_gym.rollout import Task, load, registered
+from fintrading_gym.rollout import Player, Task, find_player, registered
 from fintrading_gym.store import Row
 from fintrading_gym.stored import OF_THE_RUN, Stored, decision_of
 
@@ -29,8 +31,9 @@ def rescore(stored: Stored) -> tuple[list[str], str]:
         return [], f"it was played by version {recipe['version']}, and this is {__version__}"
     try:
         rules = recipe["task"]
-        found = [*_of_recipe(stored), *_numbers(row, episode.ledger, rules), *_settled(episode.ledger, rules)]
-        found += [*_facts(row, episode.log), *_decided(stored), *_read_again(stored)]
+        player = _player(recipe)
+        found = [*_of_recipe(stored, player), *_numbers(row, episode.ledger, rules), *_settled(episode.ledger, rules)]
+        found += [*_facts(row, episode.log), *_decided(stored), *_read_again(stored, player)]
         try:
             task = task_of(recipe)
             here = task.window.load().sha256
@@ -40,6 +43,7 @@ def rescore(stored: Stored) -> tuple[list[str], str]:
             return found, f"the prices of {task.cell} that are here are others"
         if episode.failure is None and len(episode.ledger.date) != task.decisions:
             found.append(f"it has {len(episode.ledger.date)} decisions, and its task {task.decisions}")
+        found += _differing(row, days_of(task), "but its task gives")
         return found + ([] if found else differences(episode.ledger, task)), ""
     except MALFORMED as fault:  # no board of this package writes such a thing
         return [f"it cannot be computed again ({one_line(fault)})"], ""
@@ -69,38 +73,42 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _of_recipe(stored: Stored) -> Iterator[str]:
+def _of_recipe(stored: Stored, player: Player | None) -> Iterator[str]:
     """What the row says of agent and task."""
     recipe, row = stored.recipe, stored.row
-    told = {name: recipe["task"][name] for name in OF_RECIPE} | {
-        name: recipe[name] for name in ("data_sha256", "version")
-    }
+    told = {name: recipe["task"][name] for name in OF_RECIPE}
+    told |= {name: recipe[name] for name in ("data_sha256", "version")}
+    if player:
+        told |= {"agent": player.label, "ranked": player.traits.ranked}
+    elif row["agent"] != recipe["agent"] and not row["agent"].startswith(f"{recipe['agent']} ["):
+        yield f"agent is {row['agent']}, but it was played with {recipe['agent']}"
+    yield from _differing(row, told, "but it was played with")
+
+
+def _differing(row: Row, told: Mapping[str, Any], why: str) -> Iterator[str]:
     for name, value in told.items():
         if not same(row.get(name), value):
-            yield f"{name} is {row.get(name)}, but it was played with {value}"
-    if row["agent"] != recipe["agent"] and not row["agent"].startswith(f"{recipe['agent']} ["):
-        yield f"the agent is {row['agent']}, but {recipe['agent']} played it"
+            yield f"{name} is {row.get(name)}, {why} {value}"
 
 
 def _numbers(row: Row, ledger: Ledger, rules: Mapping[str, Any]) -> Iterator[str]:
     """The row's numbers."""
+    if row.get("log_returns") != list(ledger.log_return):
+        yield "log_returns are not those of its ledger"
     if row["failure"] is not None:
         if row["score"] is not None or row["coverage"]:
             yield f"it failed, and has a score of {row['score']} and a coverage of {row['coverage']}"
         return
     numbers = evaluate(ledger, rules["hold"], rules["cost_bps"])
-    for name, value in {**numbers, "coverage": numbers["discipline"]}.items():
-        if not same(row.get(name), value):
-            yield f"{name} is {row.get(name)}, but its ledger gives {value}"
+    yield from _differing(row, {**numbers, "coverage": numbers["discipline"]}, "but its ledger gives")
 
 
 def _facts(row: Row, log: tuple[Any, ...]) -> Iterator[str]:
     """What the row says of its calls; of an agent that keeps something else of its days, nothing."""
     if "calls" not in row or not all(isinstance(day, Mapping) and "calls" in day for day in log):
         return
-    for name, value in counts(log).items():
-        if name not in OF_THE_RUN and name in row and not same(row[name], value):
-            yield f"{name} is {row[name]}, but its calls give {value}"
+    counted = {name: value for name, value in counts(log).items() if name not in OF_THE_RUN and name in row}
+    yield from _differing(row, counted, "but its calls give")
 
 
 def _settled(ledger: Ledger, rules: Mapping[str, Any]) -> Iterator[str]:
@@ -128,29 +136,42 @@ def _decided(stored: Stored) -> Iterator[str]:
             yield f"the decision of {ledger.date[k]} is {decision}, but its last reply was read as {verdicts[-1]}"
 
 
-def _read_again(stored: Stored) -> Iterator[str]:
-    """Each verdict is what its reply says."""
-    read = _reader(stored.recipe)
+def _read_again(stored: Stored, player: Player | None) -> Iterator[str]:
+    """Each verdict is what its reply says, as `replies.parse` reads it, or the agent's own reader of that stage.
+
+    A factory names its own as `readers`: a function of the options that gives them by stage.
+    """
+    own = getattr(player.factory, "readers", None) if player else None
+    readers: Mapping[str, Callable[[Any], Decision]] = own(stored.recipe["options"]) if own else {}
     for day, entry in enumerate(stored.episode.log, 1):
         for number, call in enumerate(_calls(entry), 1):
             if "verdict" in call and "outcome" in call:
-                decision = read({**call, "reasoning_content": call["reasoning"]})
+                decision = readers.get(call["stage"], parse)(Told(call))
                 if decision != decision_of(call["verdict"]):
                     yield f"day {day}, call {number}: it was read as {call['verdict']}, but its reply says {decision}"
+
+
+class Told:
+    """A reply as it was kept, to be read again."""
+
+    def __init__(self, call: Mapping[str, Any]):
+        self.outcome = call["outcome"]
+        self._message = {**call, "reasoning_content": call["reasoning"]}
+
+    def model_dump(self) -> dict[str, Any]:
+        """The reply as an API message."""
+        return self._message
 
 
 def _calls(entry: Any) -> list[Mapping[str, Any]]:
     return entry.get("calls", []) if isinstance(entry, Mapping) else []
 
 
-def _reader(recipe: Mapping[str, Any]) -> Callable[[Any], Decision]:
-    """What reads a decision out of an agent's replies: what its factory names as `reader`, else `replies.parse`.
-
-    Only of agents that installed packages bring: a board from elsewhere must not make this machine import a module.
-    """
-    point = registered().get(recipe["agent"].partition(":")[0])
+def _player(recipe: Mapping[str, Any]) -> Player | None:
+    """Who played, if an installed package brings it: a board from elsewhere must not make us import a module."""
+    if recipe["agent"].partition(":")[0] not in registered():
+        return None
     try:
-        reader = getattr(load(point), "reader", None) if point else None
+        return replace(find_player(recipe["agent"]), options=recipe["options"])
     except (MissingExtra, UnknownName):
-        return parse
-    return reader(recipe["options"]) if reader else parse
+        return None

@@ -14,7 +14,7 @@ from fintrading_gym.schema import SCHEMA
 from fintrading_gym.store import digest, rows
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = (ROOT / "docs/leaderboard.md").read_text()
+PAGE = (ROOT / "docs/leaderboard.md").read_text().partition("## How to read the statistics")[0]
 BASH = [line for block in re.findall(r"^```bash\n(.*?)^```", PAGE, re.S | re.M) for line in block.splitlines()]
 SQL = re.findall(r"^```sql\n(.*?)^```", PAGE, re.S | re.M)
 SHORT = ("--timesteps", "3", "--cells", "tsla_main")  # added to boards here

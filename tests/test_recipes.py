@@ -53,6 +53,15 @@ def test_another_file_behind_an_agent_or_its_argument_is_another_agent(tmp_path,
     assert [name for name in before if between[name] != after[name]] == ["code"]
 
 
+def test_another_content_of_a_file_that_an_option_names_is_another_episode(tmp_path):
+    sources, keys = tmp_path / "news.jsonl", []
+    for text in ("one", "two"):
+        sources.write_text(json.dumps({"date": "2022-10-05", "kind": "news", "text": text}))
+        player = replace(find_player("committee:scripted/committee"), options={"sources": str(sources)})
+        keys.append(key_of(recipe_of(player, TASK)))
+    assert keys[0] != keys[1]
+
+
 class Factory:
     """A factory need not be a function."""
 

@@ -1,12 +1,14 @@
 """An episode is held against what it is made of: each forgery is told, and what cannot be told is not called wrong."""
 
 import json
+import sys
 from dataclasses import asdict, replace
 
 import pytest
 from conftest import two_futures, window_of
 
-from fintrading_agents.llm import llm
+from fintrading_agents.committee import committee
+from fintrading_agents.models.scripted import SCRIPTS
 from fintrading_gym import rescore as module
 from fintrading_gym.leaderboard import as_row
 from fintrading_gym.ledger import Ledger
@@ -14,7 +16,7 @@ from fintrading_gym.metrics import earned
 from fintrading_gym.recipes import recipe_of
 from fintrading_gym.replies import Decision
 from fintrading_gym.rescore import rescore
-from fintrading_gym.rollout import Player, Task, find_player, registered
+from fintrading_gym.rollout import Player, Task, find_player
 from fintrading_gym.store import episodes, writing
 
 TASK = Task("tsla_main", timesteps=6, cost_bps=3.0)
@@ -80,7 +82,10 @@ def forged(row=None, ledger=None, calls=None, decisions=None, recipe=None):
         (forged(row={"coverage": 0.5}), "coverage is 0.5, but its ledger gives 1.0"),
         (forged(row={"cost_bps": 0.0}), "cost_bps is 0.0, but it was played with 3.0"),
         (forged(row={"cell": "spy_bear_2022"}), "cell is spy_bear_2022, but it was played with tsla_main"),
-        (forged(row={"agent": "llm:openai/gpt"}), "the agent is llm:openai/gpt, but llm:scripted/recogniser played it"),
+        (
+            forged(row={"agent": "llm:openai/gpt"}),
+            "agent is llm:openai/gpt, but it was played with llm:scripted/recogniser",
+        ),
         (forged(row={"format_nudges": 7}), "format_nudges is 7, but its calls give 0"),
         (forged(row={"calls": 1}), "calls is 1, but its calls give 6"),
         (forged(ledger={"log_return": 0.5}), "log_return of 2022-10-06 is 0.5, but its actions give"),
@@ -108,8 +113,8 @@ def test_a_ledger_that_is_forged_as_a_whole_is_told_by_the_prices(tmp_path):
         position, log_return = earned(market, episode.ledger.action, cost_bps=TASK.cost_bps)
         columns = {"market": market, "position": position.tolist(), "log_return": log_return.tolist()}
         ledger = replace(episode.ledger, **{name: tuple(column) for name, column in columns.items()})
-        numbers = module.evaluate(ledger, TASK.hold, TASK.cost_bps)
-        return recipe, row | numbers | {"coverage": numbers["discipline"]}, replace(episode, ledger=ledger)
+        played = replace(episode, ledger=ledger, score=module.evaluate(ledger, "keep", TASK.cost_bps)["score"])
+        return recipe, as_row(find_player("momentum"), TASK, played), played
 
     found, _ = rescore(stored(find_player("momentum"), TASK, tmp_path / "b.db", change))
     assert all("but its decisions give" in line for line in found)
@@ -149,19 +154,25 @@ def test_a_window_of_ones_own_cannot_be_told_by_another(tmp_path):
     assert (found, why_not.startswith("its prices are not here: ")) == ([], True)
 
 
-def test_an_agents_own_reader_reads_its_replies_again_and_no_module_is_imported_for_it(tmp_path, monkeypatch):
-    read = []
+@pytest.mark.parametrize("form", ["schema", "prose"])
+def test_replies_are_read_again_as_the_agent_read_them(form, tmp_path, monkeypatch):
+    def answer(messages):
+        if "FINAL RECOMMENDATION" in messages[-1]["content"] + messages[0]["content"]:
+            return "It falls.\nFINAL RECOMMENDATION: SELL\nCONFIDENCE: 60%\nTARGET PRICE: $90.5"
+        return '{"action": "sell", "confidence": 0.6}'
 
-    def reader(options):
-        return lambda reply: read.append((options, reply["content"])) or Decision("sell")
+    one = replace(find_player("committee:scripted/committee"), options={"form": form, "every": 2})
+    monkeypatch.setitem(SCRIPTS, "committee", answer)
+    episode = stored(one, TASK, tmp_path / "b.db")
+    assert {decision.action for decision in episode.episode.decisions} == {"sell"}
+    assert rescore(episode) == ([], "")
+    monkeypatch.delattr(committee, "readers")
+    assert len(rescore(episode)[0]) == 3  # a verdict as `replies.parse` would read it is another
 
-    episode = stored(replace(find_player("llm:scripted/buy"), options={"max_nudges": 1}), TASK, tmp_path / "b.db")
-    monkeypatch.setattr(llm, "reader", reader, raising=False)
-    assert len(rescore(episode)[0]) == 6
-    assert read == [({"max_nudges": 1}, '{"action": "buy"}')] * 6
-    assert "os" not in registered()
-    elsewhere = replace(
-        episode, recipe=episode.recipe | {"agent": "antigravity:fly"}, row=episode.row | {"agent": "antigravity:fly"}
-    )
-    assert rescore(elsewhere)[0] == []
-    assert "antigravity" not in __import__("sys").modules
+
+def test_no_module_is_imported_for_a_board(tmp_path):
+    episode = stored(find_player("llm:scripted/buy"), TASK, tmp_path / "b.db")
+    name = {"agent": "antigravity:fly"}
+    elsewhere = replace(episode, recipe=episode.recipe | name, row=episode.row | name)
+    assert rescore(elsewhere) == ([], "")
+    assert "antigravity" not in sys.modules

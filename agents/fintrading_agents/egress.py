@@ -13,7 +13,7 @@ from fintrading_gym.rollout import Task
 # price does, a reply that works out a few numbers hits one of its closes now and then.
 CLOSES = 2
 # Parts of a log that come neither from a prompt nor from a model.
-OURS = ("sent", "usage", "verdict", "latency", "cost", "cached", "attempts")
+OURS = ("sent", "usage", "verdict", "latency", "cost", "cached", "attempts", "names")
 _PRICE = re.compile(r"(?<![\d.,+-])\d{1,6}\.\d{2}(?!\d|\s?%)")
 
 
@@ -41,6 +41,10 @@ class Egress:
             raw = window.load().close[max(0, first - task.lookback + 1) : first + days]
             # What the masked view itself shows is no leak, be it by chance some day's raw close.
             self._closes = {f"{close:.2f}" for close in raw} - set(_PRICE.findall(shown))
+
+    def shows(self, text: str) -> None:
+        """What an agent makes of the masked view is no leak either, be it by chance some day's raw close."""
+        self._closes -= set(_PRICE.findall(text))
 
     def leaks(self, where: str, text: str) -> list[Leak]:
         """All of one text."""

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -13,7 +13,7 @@ from fintrading_agents.neutering.tokens import numbered
 from fintrading_agents.sources import Item, known
 from fintrading_agents.technicals import bollinger, macd, rsi
 from fintrading_gym.masking import DATED, Mask, mask
-from fintrading_gym.observations import Sight, market_texts, percent_text, price_text
+from fintrading_gym.observations import TRENDS, Sight, market_texts, percent_text, price_text
 from fintrading_gym.windows import Floats
 
 # heading: the kinds of a user's items that it tells; none: it comes from the prices.
@@ -29,12 +29,17 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 NO_SOURCE = "No source tells of this."
 ITEMS = {"News": 8}  # shown of a section at most, the newest first
 OTHER_ITEMS = 3
-# Tokens of a section, by the detail of the view. What comes from prices fits as it is.
+# Tokens of a section, by the detail of the view; the technicals are as long as they are, some 110.
 BUDGETS = {
-    "full": {"Fundamentals": 600, "News": 1200, "Outlook": 400, "Analyst ratings": 400, "Institutional flow": 400},
-    "brief": {"Fundamentals": 90, "News": 160, "Outlook": 60, "Analyst ratings": 60, "Institutional flow": 60},
+    "Quote": {"full": 800, "brief": 150},
+    "Fundamentals": {"full": 600, "brief": 90},
+    "News": {"full": 1200, "brief": 160},
+    "Outlook": {"full": 400, "brief": 60},
+    "Analyst ratings": {"full": 400, "brief": 60},
+    "Institutional flow": {"full": 400, "brief": 60},
 }
 RANGES = {"full": (20, 250), "brief": (20,)}  # days of which the lowest and the highest price are told
+SHAPE = (SECTIONS, NO_SOURCE, ITEMS, OTHER_ITEMS, BUDGETS, RANGES)  # all that decides how it looks
 _PIECE = re.compile(r"[A-Za-z]+|[0-9]|[^\S ]| {2,}|[^A-Za-z0-9\s]")
 
 
@@ -63,17 +68,25 @@ def research(sight: Sight, day: int, items: Sequence[Item], hide: Callable[[str]
     bars = mask(sight.window, sight.lookback, sight.identity)
     dates, t = sight.window.load().date, sight.window.span()[0] + day
     seen, excluded = known(items, dates[t])
-    told = {"Quote": _quote(sight, bars, t, day), "Technicals": _technicals(bars, t)}
+    texts = dict(zip(("Quote", "Technicals"), from_prices(sight)[day], strict=True))
     count = 0
     for heading, kinds in SECTIONS.items():
         if kinds:
             newest = [item for item in reversed(seen) if item.kind in kinds][: ITEMS.get(heading, OTHER_ITEMS)]
-            told[heading] = _items(newest, BUDGETS[sight.detail][heading], hide, dates[: t + 1])
+            texts[heading] = _items(newest, BUDGETS[heading][sight.detail], hide, dates[: t + 1])
             count += len(newest)
-    text = f"# Research on {bars.ticker}\n{_date(bars, t, sight, count)}\n" + "".join(
-        f"\n## {heading}\n{told[heading] or NO_SOURCE}\n" for heading in SECTIONS
-    )
+    sections = (f"## {heading}\n{texts[heading] or NO_SOURCE}" for heading in SECTIONS)
+    text = "\n\n".join([f"# Research on {bars.ticker}\n{_date(bars, t, sight, count)}", *sections])
     return Research(text, tokens(text), count, len(seen) - count, excluded)
+
+
+@lru_cache(maxsize=32)
+def from_prices(sight: Sight) -> tuple[tuple[str, str], ...]:
+    """Quote and technicals of each day of the window."""
+    bars = mask(sight.window, sight.lookback, sight.identity)
+    start, days = sight.window.span()
+    indicators = _indicators(bars.close)
+    return tuple((_quote(sight, bars, start + i, i), _technicals(bars, indicators, start + i)) for i in range(days))
 
 
 def tokens(text: str) -> int:
@@ -101,28 +114,33 @@ def _date(bars: Mask, t: int, sight: Sight, count: int) -> str:
 
 
 def _quote(sight: Sight, bars: Mask, t: int, day: int) -> str:
-    _, _, view = market_texts(sight)[day].partition("\n")  # its first line says who and when
+    """The day's move, the view's table and trends, ranges. Of a table that is too long the oldest days are left out."""
+    view = market_texts(sight)[day].splitlines()[1:]  # the first says who and when
+    table, trends = view[: -len(TRENDS)], view[-len(TRENDS) :]
     move = f", {percent_text(bars.close[t] / bars.close[t - 1] - 1)} on the day" if t else ""
     ranges = []
     for days in RANGES[sight.detail]:
         last = slice(max(0, t - days + 1), t + 1)
         low, high = price_text(bars.low[last].min()), price_text(bars.high[last].max())
         ranges.append(f"range of {min(days, t + 1)} days: {low} to {high}")
-    return f"close {price_text(bars.close[t])}{move}\n{view}" + "\n".join(ranges)
+    lines = [f"close {price_text(bars.close[t])}{move}", *table[:1], *trends, *ranges]
+    left = BUDGETS["Quote"][sight.detail] - sum(tokens(line) + 1 for line in lines)
+    sizes = list(accumulate(tokens(row) + 1 for row in reversed(table[1:])))
+    shown = table[len(table) - bisect_right(sizes, left) :] if table else []
+    return "\n".join([*lines[: 1 + bool(table)], *shown, *trends, *ranges])
 
 
-@lru_cache(maxsize=16)
-def _indicators(bars: Mask) -> dict[str, Floats]:
-    line, signal, difference = macd(bars.close)
-    upper, middle, lower = bollinger(bars.close)
+def _indicators(close: Floats) -> dict[str, Floats]:
+    line, signal, difference = macd(close)
+    upper, middle, lower = bollinger(close)
     return {
-        "RSI": rsi(bars.close), "MACD": line, "signal": signal, "difference": difference,
+        "RSI": rsi(close), "MACD": line, "signal": signal, "difference": difference,
         "upper": upper, "middle": middle, "lower": lower,
     }  # fmt: skip
 
 
-def _technicals(bars: Mask, t: int) -> str:
-    value = {name: float(series[t]) for name, series in _indicators(bars).items()}
+def _technicals(bars: Mask, indicators: Mapping[str, Floats], t: int) -> str:
+    value = {name: float(series[t]) for name, series in indicators.items()}
     digits = len(price_text(bars.close[t]).partition(".")[2])
 
     def told(name: str, form: str = "+") -> str:
@@ -139,11 +157,13 @@ def _technicals(bars: Mask, t: int) -> str:
 
 def _items(newest: Sequence[Item], budget: int, hide: Callable[[str], str], dates: Sequence[str]) -> str:
     """A line an item; each has the same share of the budget. Hidden before it is cut: half a name may be nobody's."""
-    lines = []
-    for item in newest:
-        text = hide(": ".join(filter(None, (item.title, item.text))))
-        lines.append(cut(f"- {_age(item, dates)}: {text}", budget // len(newest)))
-    return "\n".join(lines)
+    share = budget // max(len(newest), 1) - 1  # a line break is one
+    return "\n".join(cut(f"- {_age(item, dates)}: {hide(told(item))}", share) for item in newest)
+
+
+def told(item: Item) -> str:
+    """An item in one text."""
+    return ": ".join(filter(None, (item.title, item.text)))
 
 
 def _age(item: Item, dates: Sequence[str]) -> str:

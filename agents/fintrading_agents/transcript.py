@@ -34,7 +34,10 @@ class Transcript:
         """One entry a day: its `calls`, each with its `stage` (a day has several in some agents), its `messages`, all
         of its `Reply`, and the `verdict` if a decision was read from it, or the `failure` that it had instead of a
         reply; beside that what an agent adds to the day. All is ready for JSON."""
-        self._model, self._seed = Guarded(model, for_task(task, self.identity)), task.seed
+        self.entity_map = for_task(task, self.identity)
+        """The guard's: what comes from outside, such as news, an agent passes through its `neuter`, and what it tells
+        its readers through its `restore`."""
+        self._model, self._seed = Guarded(model, self.entity_map), task.seed
         self._egress = Egress(task, self.identity)
         self._leaks: list[list[Leak]] = []  # of each call, in the order in which they were asked
 
@@ -94,6 +97,18 @@ class Transcript:
                 break
             told += NUDGE.format(reason=REASONS[decision.reason])
         return decision
+
+    def shows(self, text: str) -> None:
+        """Say what the agent makes of the view, and tells the model: its prices are no leak."""
+        self._egress.shows(text)
+
+    def names(self) -> dict[str, str]:
+        """What the tokens in today's calls stand for, for people: texts are kept as they were sent."""
+        told: dict[str, str] = {}
+        for call in self.log[-1]["calls"]:
+            for text in (*(message["content"] for message in call["messages"]), call.get("content")):
+                told |= self.entity_map.names(text) if isinstance(text, str) else {}
+        return dict(sorted(told.items()))
 
     @property
     def facts(self) -> dict[str, Any]:

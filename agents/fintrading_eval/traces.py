@@ -245,7 +245,7 @@ def import_traces(
         write_csv(csv_file, played)
     if json_file:
         write_json(json_file, played)
-    tables.print_boards(played, [Player(name, llm) for name in dict.fromkeys(row["agent"] for row in played)])
+    tables.print_boards(played)
     if boards:
         print(f"{boards[0]}: {len(played)} episodes, {new} of them new")
         print(f"sha256 of what {boards[0]} holds: {sha256}")
