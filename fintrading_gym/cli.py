@@ -1,6 +1,5 @@
 """The command line: `fintrading --help`."""
 
-import csv
 import json
 import os
 import sys
@@ -24,6 +23,7 @@ from fintrading_gym import leaderboard as board
 from fintrading_gym.env import FILLS, HOLD_RULES
 from fintrading_gym.errors import DataError, MissingExtra, RunStopped, UnknownName, lookup, one_line
 from fintrading_gym.executors import EXECUTORS, PROCESSES, find_executor
+from fintrading_gym.export import write_csv, write_json
 from fintrading_gym.flags import given, with_model_flags, with_options
 from fintrading_gym.ledger import evaluate
 from fintrading_gym.masking import IDENTITIES
@@ -210,6 +210,10 @@ def leaderboard(
     identity: IdentityFlag = None,
     worlds: Annotated[str, typer.Option(help=f"By commas, of {', '.join(WORLDS)}: a board each.")] = "real",
     out: Annotated[Path | None, typer.Option(help="Keep the board in this file, and go on with what it holds.")] = None,
+    again: Annotated[str, typer.Option(help="Of these agents, by commas: forget their episodes, play them anew.")] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only tell what there is to play, and what it costs.")
+    ] = False,
     executor: Annotated[str, typer.Option(help=f"What plays agents that compute: {', '.join(EXECUTORS)}.")] = PROCESSES,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; else one a core where that pays.")] = None,
     ray_address: Annotated[str | None, typer.Option(help="Of a Ray cluster; else Ray runs on this machine.")] = None,
@@ -240,20 +244,27 @@ def leaderboard(
     for path in filter(None, (csv_file, json_file)):
         Path(path).open("a").close()  # the same for a file that cannot be written
     episodes = board.plan(players, played)
+    if dry_run:
+        with Console(stderr=True).status("Counting ..."):
+            expected = board.expected(out, episodes, options.get("in_flight", board.AT_ONCE))
+        tables.print_costs(expected)
+        return
+    by_name = {player.name: player for player in players}
+    anew = [lookup("agent on this board", name, by_name) for name in (_names(again) if again else ())]
     # Where it is asked is no setting to note: the address may be meant to hold a secret, which it is refused for later.
     asked = {"agents": names, "tasks": [asdict(task) for task in played], **options, "base_url": None}
     ended: KeyboardInterrupt | RunStopped | None = None
     with store.writing(out, asked) as kept:
-        lacking = board.lacking(kept, episodes)
+        moved, lacking = board.begin(kept, episodes, anew)
         _tell_calls(lacking)
         try:
             with watched(sum(task.decisions for _, task in lacking)) as watch:
                 board.fill(kept, lacking, options.get("in_flight", board.AT_ONCE), watch.on_day, elsewhere)
         except (KeyboardInterrupt, RunStopped) as end:
             ended = end
-        rows = kept.rows()
-        done = len(episodes) - len(board.lacking(kept, episodes))
+        rows, missing = kept.rows(), len(board.lacking(kept, episodes))
         kept.end("finished" if ended is None else one_line(ended))
+        sha256 = kept.digest() if out else ""
     if isinstance(ended, RunStopped) and not rows:
         raise ended
     if csv_file:
@@ -261,13 +272,17 @@ def leaderboard(
     if json_file:
         write_json(Path(json_file), rows)
     tables.print_boards(rows)
+    if moved:
+        print(f"{moved} episodes of other code, files, prices or versions under these names are set aside")
     if out:
-        print(f"{out}: {len(rows)} episodes, {len(lacking)} of them played now; fintrading report {out} shows them")
+        now = len(lacking) - missing
+        print(f"{out}: {len(rows)} episodes, {now} of them played now; fintrading report {out} shows them")
+        print(f"sha256 of what {out} holds: {sha256}")
     if isinstance(ended, KeyboardInterrupt):
         raise typer.Exit(130)
     if ended:
-        fail(f"{done} of {len(episodes)} episodes are finished: {ended}")
-    if any(row["failure"] for row in rows):
+        fail(f"{len(episodes) - missing} of {len(episodes)} episodes are finished: {ended}")
+    if missing:
         fail("some episodes failed; the table says which")
 
 
@@ -351,20 +366,6 @@ def _tell_calls(episodes: Sequence[tuple[Player, Task]]) -> None:
         where = f"{len(counts)} episode{'s' * (len(counts) > 1)}"
         told = f"{name}: {sum(counts):,} calls to its model in {where}, nudges and what the cache holds aside"
         Console(stderr=True).print(told, markup=False, highlight=False, soft_wrap=True)
-
-
-def write_csv(path: Path, rows: list[store.Row]) -> None:
-    """A row an episode, each column that any row has, but for the days' `log_returns`."""
-    names = list(dict.fromkeys(name for row in rows for name in row if name != "log_returns"))
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, names, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def write_json(path: Path, rows: list[store.Row]) -> None:
-    """The same as one JSON array, with the days' `log_returns`."""
-    path.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 def _complain(message: object) -> None:

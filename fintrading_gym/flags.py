@@ -1,6 +1,7 @@
 """Flags of the command line that go to the players that take them: how a model is asked, and how an agent asks it."""
 
 import inspect
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, TypeVar
@@ -55,6 +56,9 @@ AGENT_FLAGS: dict[str, tuple[type, str, str]] = {
     "memory_start": (str, "finmem", "Such a file, whose memory is gone on with instead of a warm-up."),
 }
 
+# What is meant where a flag is left out: said either way, it is the same agent.
+VARIABLES = {"base_url": "OPENAI_BASE_URL"}
+
 
 def with_model_flags(command: C) -> C:
     """Add the flags of `MODEL_FLAGS` and `AGENT_FLAGS` to a command that takes what is given of them as keywords.
@@ -93,12 +97,14 @@ def with_options(players: Iterable[Player], options: Mapping[str, Any]) -> list[
         ValueError: none of them takes one.
     """
     players = list(players)
+    usual = {name: os.environ[variable] for name, variable in VARIABLES.items() if os.environ.get(variable)}
     taken = {name for player in players for name in player.traits.options}
     for name in [name for name in options if name not in taken]:
         names = ", ".join(player.name for player in players)
         whose = AGENT_FLAGS[name][1] if name in AGENT_FLAGS else "players that ask a model, such as llm"
         raise ValueError(f"{written(name)} is for {whose}; there are: {names}")
+    there = {**usual, **options}
     return [
-        replace(player, options={name: options[name] for name in player.traits.options if name in options})
+        replace(player, options={name: there[name] for name in player.traits.options if name in there})
         for player in players
     ]

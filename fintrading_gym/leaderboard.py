@@ -2,20 +2,23 @@
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from fintrading_gym import __version__
+from fintrading_gym import __version__, costs
+from fintrading_gym.costs import Expected
 from fintrading_gym.errors import RunStopped
 from fintrading_gym.ledger import evaluate
+from fintrading_gym.recipes import key_of, recipe_of
 from fintrading_gym.replies import Decision
 from fintrading_gym.rollout import Agent, Episode, OnDay, Player, Task
-from fintrading_gym.store import Row, Store, key_of, recipe_of
+from fintrading_gym.store import Row, Store, finished, mean_latencies
 
 AT_ONCE = 12  # episodes of agents that wait, by default: the evaluation's tasks
 
@@ -79,7 +82,7 @@ def run(
     def play(place: int) -> Played:
         player, task = episodes[place]
         check(place)
-        return played(opened[id(player)], task, partial(note, place))
+        return played(player, task, partial(note, place), opened[id(player)])
 
     def check(place: int) -> None:
         if waits[place] and stopped.is_set():
@@ -152,9 +155,34 @@ def run(
             threads.shutdown(wait=False, cancel_futures=True)
 
 
+def begin(
+    board: Store, episodes: Sequence[tuple[Player, Task]], anew: Iterable[Player] = ()
+) -> tuple[int, list[tuple[Player, Task]]]:
+    """Make a board ready for these episodes: how many others were set aside for them, and which are to be played.
+
+    Args:
+        board: which may hold some of them.
+        episodes: of `plan`.
+        anew: players whose episodes are forgotten first.
+    """
+    moved = board.claim([recipe_of(player, task) for player, task in episodes])
+    names = {player.name for player in anew}
+    board.forget([key_of(recipe_of(player, task)) for player, task in episodes if player.name in names])
+    return moved, lacking(board, episodes)
+
+
+def expected(out: Path | None, episodes: Sequence[tuple[Player, Task]], at_once: int = AT_ONCE) -> list[Expected]:
+    """What playing the episodes that a board's file lacks will cost, agent by agent; the file is only read."""
+    there, latencies = (finished(out), mean_latencies(out)) if out and out.exists() else (set(), {})
+    return costs.expected(_without(there, episodes), latencies, at_once)
+
+
 def lacking(board: Store, episodes: Iterable[tuple[Player, Task]]) -> list[tuple[Player, Task]]:
     """Those of the episodes that a board does not hold, or holds as failed."""
-    there = board.finished()
+    return _without(board.finished(), episodes)
+
+
+def _without(there: Container[str], episodes: Iterable[tuple[Player, Task]]) -> list[tuple[Player, Task]]:
     return [(player, task) for player, task in episodes if key_of(recipe_of(player, task)) not in there]
 
 
@@ -172,9 +200,11 @@ def fill(
             board.add(recipes[place], row, episode)
 
 
-def played(player: Player, task: Task, on_day: OnDay | None = None) -> tuple[Row, Episode]:
-    """One episode, played, and its row."""
-    episode = player.play(task, on_day)
+def played(
+    player: Player, task: Task, on_day: OnDay | None = None, opened: Player | None = None
+) -> tuple[Row, Episode]:
+    """One episode, played, and its row; `opened` is the player as its method of that name gives it."""
+    episode = (opened or player).play(task, on_day)
     return as_row(player, task, episode), episode
 
 
@@ -186,14 +216,10 @@ def as_row(player: Player, task: Task, episode: Episode) -> Row:
     table's sha256, the version, and the agent's own `facts`. A failed episode has no score.
     """
     numbers = evaluate(episode.ledger, task.hold, task.cost_bps) if episode.failure is None else {}
-    window = task.window
-    first, prices = window.span()[0], window.load()
     row = {
         "agent": player.label,
         "cell": task.cell if isinstance(task.cell, str) else str(task.cell),
-        "ticker": window.ticker,
-        "first_day": prices.date[first],  # of the first decision
-        "last_day": prices.date[first + task.decisions],  # to whose close the last decision earns
+        **days_of(task),
         "ranked": player.traits.ranked,
         "persona": task.persona if player.traits.uses_persona else None,
         "seed": task.seed if player.traits.uses_seed else None,
@@ -208,8 +234,19 @@ def as_row(player: Player, task: Task, episode: Episode) -> Row:
         "coverage": numbers.get("discipline", 0.0),
         "failure": episode.failure,
         "log_returns": list(episode.ledger.log_return),
-        "data_sha256": prices.sha256,
+        "data_sha256": task.window.load().sha256,
         "version": __version__,
     }
     # What an agent says of itself has columns of its own, and none of those above.
     return row | {name: fact for name, fact in episode.facts.items() if name not in row}
+
+
+def days_of(task: Task) -> Row:
+    """The days of a task, for its row."""
+    window = task.window
+    first, date = window.span()[0], window.load().date
+    return {
+        "ticker": window.ticker,
+        "first_day": date[first],  # of the first decision
+        "last_day": date[first + task.decisions],  # to whose close the last decision earns
+    }

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from typing import Any
@@ -231,6 +231,12 @@ def _failed(entry: dict[str, Any], fault: Exception) -> Decision:
     return Decision(None, "stage_failed")
 
 
+def readers(options: Mapping[str, Any]) -> dict[str, Callable[[Any], Decision]]:
+    """What reads a decision out of a reply, by stage; of other stages it is `replies.parse`."""
+    return {"risk": FORMS[options.get("form", "schema")].read}
+
+
+committee.readers = readers  # type: ignore[attr-defined]
 committee.traits = model_traits(OPTIONS)  # type: ignore[attr-defined]
 committee.shared = model_shared("committee", OPTIONS, _check)  # type: ignore[attr-defined]
 committee.calls_per_episode = calls_per_episode  # type: ignore[attr-defined]

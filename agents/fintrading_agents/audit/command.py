@@ -20,7 +20,10 @@ from fintrading_gym.errors import RunStopped
 from fintrading_gym.flags import given, with_model_flags, with_options
 from fintrading_gym.masking import IDENTITIES
 from fintrading_gym.observations import Sight
+from fintrading_gym.recipes import task_of
 from fintrading_gym.rollout import Task, find_player
+from fintrading_gym.store import episodes, is_board
+from fintrading_gym.stored import name_of
 
 DEFAULT = Plan()
 
@@ -69,16 +72,19 @@ def audit(
 
 
 def egress(
-    files: Annotated[list[Path], typer.Argument(help="Episodes of `fintrading play --json`, or any texts of a run.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Boards, episodes of `fintrading play --json`, or any texts of a run.")
+    ],
     cell: Annotated[str | None, typer.Option(help="What was played, for files that do not say so.")] = None,
     identity: Annotated[str, typer.Option(help="What was shown, for files that do not say so.")] = "masked",
 ) -> None:
     """Look for names, tickers, dates and raw closes in what a masked run sent, got and wrote; exit 1 if there are any.
 
-    Examples: [dim]fintrading play llm:scripted/momentum --json > episode.json; fintrading egress episode.json[/],
+    Examples: [dim]fintrading egress board.db[/],
+    [dim]fintrading play llm:scripted/momentum --json > episode.json; fintrading egress episode.json[/],
     [dim]fintrading egress report.md --cell tsla_main[/]
     """
-    found = {path: _leaks(path, cell, identity) for path in files}
+    found = {path: _of_board(path) if is_board(path) else _leaks(path, cell, identity) for path in files}
     for path, leaks in found.items():
         for leak in leaks:
             print(f"{path}: {leak}")
@@ -86,6 +92,20 @@ def egress(
             print(f"{path}: nothing tells who or when")
     if any(found.values()):
         raise RunStopped(f"{sum(map(len, found.values()))} leaks: this run is not to be published as a masked one")
+
+
+def _of_board(path: Path) -> list[Leak]:
+    """In what the masked episodes of a board sent, got and kept.
+
+    Raises:
+        DataError, UnknownName: the prices of one are not here, so that nobody can tell them in a text.
+    """
+    found = []
+    for stored in episodes(path):
+        if (stored.episode.identity or "real") != "real":
+            leaks = Egress(task_of(stored.recipe), stored.row["identity"]).of_log(stored.episode.log)
+            found += [leak._replace(where=f"{name_of(stored.row)}, {leak.where}") for leak in leaks]
+    return found
 
 
 def _leaks(path: Path, cell: str | None, identity: str) -> list[Leak]:

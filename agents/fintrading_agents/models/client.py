@@ -15,7 +15,7 @@ from fintrading_agents.models import faults
 from fintrading_agents.models.cache import key
 from fintrading_agents.models.prices import Price
 from fintrading_agents.models.reply import KINDS, STRUCTURED, Form, Messages, ModelFailure, Reply
-from fintrading_agents.models.session import Flight, Session
+from fintrading_agents.models.session import MAX_TOKENS, Flight, Session
 from fintrading_gym.errors import MissingExtra, RunStopped, one_line
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Client:
         price: Price | None,
         *,
         temperature: float = 0.7,
-        max_tokens: int = 4096,  # enough to think first: a reply that its own reasoning cuts off decides nothing
+        max_tokens: int = MAX_TOKENS,
         structured: str = "auto",
         in_flight: int | None = None,
         preflight_seconds: float = PREFLIGHT,
@@ -229,8 +229,13 @@ class Client:
         # A reply that is no answer was part of an earlier run's days, which are to come out the same; in the run that
         # bought it, whoever asks again wants another.
         kept = cache.get(name, any_outcome=name not in self._shared.unanswered) if mode != "refresh" else None
+        if kept is not None and mode == "replay":
+            return kept  # with the cost that was kept: the prices here and now are not those of the board
         if kept is not None:
-            return self._priced(kept)
+            priced = self._priced(kept)
+            if priced.cost != kept.cost:
+                cache.put(name, replace(priced, cached=False), replace=True)
+            return priced
         if mode == "replay":
             raise ModelFailure("replay", str(cache.path))
 
