@@ -112,7 +112,7 @@ class Store:
     def digest(self) -> str:
         """Of all that is on the board; see the module's `digest`."""
         with _readable(self.path):
-            return _digest(_read_all(self._db))
+            return digest_of(_read_all(self._db))
 
     def end(self, outcome: str) -> None:
         """Note how the run ended, if the file can still be written: where it cannot, that is what ended it."""
@@ -161,7 +161,7 @@ def writing(path: Path | None, settings: Mapping[str, Any]) -> Iterator[Store]:
         with _connected(path, "rwc", PATIENCE) as connection:
             _prepare(path, connection, make=True)
             with _readable(path):
-                _digest(_read_all(connection))  # a damaged episode is told before others are played beside it,
+                digest_of(_read_all(connection))  # a damaged episode is told before others are played beside it,
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")  # and a file that cannot be written
             yield Store(path, connection, settings)
 
@@ -227,7 +227,7 @@ def digest(path: Path) -> str:
     Raises:
         StoreError: as `rows`.
     """
-    return _digest(episodes(path))
+    return digest_of(episodes(path))
 
 
 def _finished(db: sqlite3.Connection) -> set[str]:
@@ -246,7 +246,8 @@ def _read_all(db: sqlite3.Connection, damaged: Callable[[str], None] | None = No
             yield stored
 
 
-def _digest(stored: Iterable[Stored]) -> str:
+def digest_of(stored: Iterable[Stored]) -> str:
+    """The `digest` of a board with these episodes, in the order of `episodes`."""
     sha256 = hashlib.sha256()
     for one in stored:
         sha256.update(f"{one.line}\n".encode())

@@ -20,11 +20,11 @@ from fintrading_gym import cli
 from fintrading_gym.errors import MissingExtra
 from fintrading_gym.metrics import hindsight
 from fintrading_gym.report import page as pages
-from fintrading_gym.report.contents import contents, digest
+from fintrading_gym.report.contents import contents
 from fintrading_gym.report.page import SCRIPTS, page
 from fintrading_gym.report.texts import OTHER_NUMBERS, OTHER_PRICES, Shared, texts_of
 from fintrading_gym.rollout import Task
-from fintrading_gym.store import OF_THE_RUN, episodes, rows
+from fintrading_gym.store import digest, episodes, rows
 
 CELLS = ("tsla_main", "nvda_bull_2023")
 COMMITTEE = talker("committee:scripted/prose", STAGES, content=200)
@@ -254,11 +254,8 @@ def test_the_same_board_gives_the_same_bytes_in_whatever_order_it_was_played(boa
     assert made[0] == made[1]
 
 
-def test_the_pages_sha256_is_that_of_the_rows_without_what_tells_of_one_run(board):
-    its = rows(board)
-    assert told(board)["rows_sha256"] == digest(its)
-    assert digest([row | dict.fromkeys(OF_THE_RUN, 7) for row in its]) == digest(its)
-    assert digest([its[0] | {"score": 0.5}, *its[1:]]) != digest(its)
+def test_the_pages_sha256_is_the_boards(board):
+    assert told(board)["sha256"] == digest(board)
 
 
 def test_the_policy_lets_through_the_pages_own_style_and_script_and_nothing_else(board, tmp_path):

@@ -1,6 +1,5 @@
 """What the page shows at once, as one object that is ready for JSON: the board, its markets, each day's numbers."""
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import product
@@ -14,7 +13,8 @@ from fintrading_gym.ledger import Ledger
 from fintrading_gym.ranking import GAME, Standing, by_agent, by_world, left_out, place, rank
 from fintrading_gym.replies import ACTIONS, REASONS
 from fintrading_gym.statistics import analyse, in_words
-from fintrading_gym.store import OF_THE_RUN, Row, Stored, dumps
+from fintrading_gym.store import digest_of
+from fintrading_gym.stored import OF_THE_RUN, Row, Stored
 from fintrading_gym.worlds import WORLDS
 
 TEXTS = {  # how much of what was said goes into the page
@@ -49,7 +49,7 @@ def contents(stored: Sequence[Stored], title: str, audits: Sequence[Mapping[str,
         {
             "title": title,
             "texts": texts,
-            "rows_sha256": digest(rows),
+            "sha256": digest_of(stored),
             "versions": _each(rows, "version"),
             "identities": _each(rows, "identity"),
             "rules": {name: _each(rows, name) for name in RULES},
@@ -72,12 +72,6 @@ def rounded(data: Any) -> Any:
     if isinstance(data, Mapping):
         return {name: rounded(value) for name, value in data.items()}
     return [rounded(value) for value in data] if isinstance(data, list | tuple) else data
-
-
-def digest(rows: Iterable[Row]) -> str:
-    """The sha256 of what rows say, the same for every run that played the same: `OF_THE_RUN` is left out."""
-    told = ({name: value for name, value in row.items() if name not in OF_THE_RUN} for row in rows)
-    return hashlib.sha256("".join(f"{dumps(row)}\n" for row in told).encode()).hexdigest()
 
 
 def _each(rows: Iterable[Row], name: str) -> list[Any]:

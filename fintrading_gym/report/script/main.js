@@ -24,7 +24,7 @@ function showHead() {
     many(episodes.length, "episode") + (failed ? `, ${failed} failed` : ""),
     `version ${board.versions.join(", ")}`,
     `shown: ${board.identities.join(", ") || "nothing"}`,
-    `rows ${board.rows_sha256.slice(0, 12)}`,
+    `sha256 ${board.sha256.slice(0, 12)}`,
   ];
   at("chips").replaceChildren(...chips.map((chip) => make("li", {}, chip)));
   definitions(at("facts"), boardFacts());
@@ -47,7 +47,7 @@ function boardFacts() {
     ]),
   );
   return [
-    ["rows, sha256", make("code", {}, board.rows_sha256)],
+    ["sha256 of what the board holds", make("code", {}, board.sha256)],
     ...prices.values(),
     ["version", board.versions.join(", ")],
     ["agents and settings tried", whole(trials)],
