@@ -49,7 +49,7 @@ def programs(request):
         pip = [home / "bin/python", "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
         ready = home / "ready"
         if not ready.exists() or ready.read_text() != wanted:
-            venv.create(home, with_pip=True)
+            venv.create(home, with_pip=True, symlinks=True)  # it may be there already, and lack something new
             subprocess.run([*pip, *wanted.splitlines()], check=True, capture_output=True)
             ready.write_text(wanted)
         subprocess.run([*pip, "--no-deps", "--no-build-isolation", "-e", ROOT], check=True, capture_output=True)
