@@ -357,10 +357,10 @@ def _timesteps(text: str) -> int | None:
 
 
 def _tell_calls(episodes: Sequence[tuple[Player, Task]]) -> None:
-    """Before a run: how often those players that know it will ask their models."""
+    """Before a run: how often those players will ask their models that know it, and ask more than once a day."""
     calls: dict[str, list[int]] = {}
     for player, task in episodes:
-        if (count := player.calls(task)) is not None:
+        if (count := player.calls(task)) is not None and count > task.decisions:
             calls.setdefault(player.name, []).append(count)
     for name, counts in calls.items():
         where = f"{len(counts)} episode{'s' * (len(counts) > 1)}"

@@ -56,7 +56,7 @@ def test_the_commands_take_a_model_from_its_address_to_a_board_that_is_verified(
     ]  # fmt: skip
     assert digests["again.db"] == digests["board.db"]
     assert digest(Path("board.db")) != digests["board.db"]  # of before the import
-    told = re.search(r"llm:openai/my-model +(\d+) +min +(\d+)", said[1][1])
+    told = re.search(r"llm:openai/my-model \[base_url=\S+\] +(\d+) +min +(\d+)", said[1][1])
     assert told.groups() == ("3", "9")
     assert "verifiers:openai/gpt-4o-mini" in {row["agent"] for row in rows(Path("board.db"))}
     _queries_are_answered()

@@ -15,7 +15,7 @@ from fintrading_gym import leaderboard as board
 from fintrading_gym.export import write_csv, write_json
 from fintrading_gym.ledger import Ledger, evaluate
 from fintrading_gym.recipes import dumps, key_of, recipe_of
-from fintrading_gym.replies import ACTIONS, Decision
+from fintrading_gym.replies import Decision
 from fintrading_gym.rescore import differences, same
 from fintrading_gym.rollout import Episode, Player, Task
 from fintrading_gym.store import Row, Store
@@ -196,11 +196,8 @@ def _log(trace: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
 
 
 def _decisions(ledger: Ledger, log: Sequence[Mapping[str, Any]]) -> tuple[Decision | None, ...]:
-    """Each day's, as the seat read it; of a trace without its log, as it was carried out."""
-    if log:
-        return tuple(decision_of(day["calls"][-1]["verdict"]) for day, _ in zip(log, ledger.date, strict=False))
-    carried = zip(ledger.action, ledger.valid, strict=True)
-    return tuple(Decision(ACTIONS[action]) if valid else None for action, valid in carried)
+    """Each day's, as the seat read it."""
+    return tuple(decision_of(log[day]["calls"][-1]["verdict"]) for day in range(len(ledger.date)))
 
 
 def _checked(ledger: Ledger, task: Task, rewards: Mapping[str, Mapping[str, float]]) -> float:
