@@ -18,6 +18,7 @@ from fintrading_gym import ENV_ID
 from fintrading_gym.env import market_returns
 from fintrading_gym.errors import MissingExtra, RunStopped, UnknownName, brief, lookup, one_line
 from fintrading_gym.ledger import Ledger
+from fintrading_gym.masking import ALIASES
 from fintrading_gym.metrics import fintrading_score
 from fintrading_gym.replies import ACTIONS, Decision, parse
 from fintrading_gym.windows import Floats, Window, find_window
@@ -55,6 +56,8 @@ class Task:
     def __post_init__(self) -> None:
         if not isinstance(self.seed, int | np.integer) or self.seed < 0:
             raise ValueError(f"seed={brief(self.seed)} is not a whole number >= 0")
+        if isinstance(self.identity, str) and self.identity in ALIASES:
+            object.__setattr__(self, "identity", ALIASES[self.identity])
 
     @property
     def window(self) -> Window:

@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 from itertools import chain
 from typing import Any
 
-from fintrading_agents.egress import Egress, Leak
+from fintrading_agents.egress import Egress
 from fintrading_agents.guard import Guarded
 from fintrading_agents.models import Form, Messages, Model, ModelFailure, Reply, Settings, open_model
 from fintrading_agents.models.local import SETTINGS as SMALL
@@ -32,9 +32,11 @@ class Transcript:
         """One entry a day: its `calls`, each with its `stage` (a day has several in some agents), its `messages`, all
         of its `Reply`, and the `verdict` if a decision was read from it, or the `failure` that it had instead of a
         reply; beside that what an agent adds to the day. All is ready for JSON."""
-        self._model, self._seed = Guarded(model, for_task(task, self.identity)), task.seed
+        self.entity_map = for_task(task, self.identity)
+        """The guard's: what comes from outside, such as news, an agent passes through its `neuter`, and what it tells
+        its readers through its `restore`."""
+        self._model, self._seed = Guarded(model, self.entity_map), task.seed
         self._egress = Egress(task, self.identity)
-        self._leaks: list[list[Leak]] = []  # of each call, in the order in which they were asked
 
     def new_day(self, **told: Any) -> dict[str, Any]:
         """Begin a day's entry, with what the agent tells of it."""
@@ -49,17 +51,13 @@ class Transcript:
             RunStopped: a limit of the run is reached.
         """
         call: dict[str, Any] = {"stage": stage, "messages": self._model.told(messages)}
-        leaks: list[Leak] = []
         self.log[-1]["calls"].append(call)
-        self._leaks.append(leaks)
-        day = len(self.log)
         try:
             reply = await self._model.complete(call["messages"], sample=self._seed, form=form)
         except ModelFailure as failure:
             call["failure"] = str(failure)
             raise
         call |= reply.as_json()
-        leaks += self._egress.of_day(day, {"calls": [call]})
         return reply, call
 
     async def decide(
@@ -104,7 +102,7 @@ class Transcript:
         calls = list(chain.from_iterable(days))
         verdicts = [[call["verdict"] for call in day if "verdict" in call] for day in days]
         usages = [call["usage"] or {} for call in calls]
-        leaks = list(chain.from_iterable(self._leaks))
+        leaks = self._egress.of_log(self.log)
         return {
             "model": self._model.name,
             "note": self._model.note,

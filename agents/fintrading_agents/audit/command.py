@@ -14,12 +14,14 @@ from fintrading_agents.audit.report import Plan
 from fintrading_agents.audit.report import audit as measure
 from fintrading_agents.egress import Egress, Leak
 from fintrading_agents.models import ModelFailure
+from fintrading_gym import store
 from fintrading_gym.errors import RunStopped
 from fintrading_gym.flags import given, with_model_flags, with_options
 from fintrading_gym.masking import IDENTITIES
 from fintrading_gym.rollout import Task, find_player
 
 DEFAULT = Plan()
+SQLITE = b"SQLite format 3\0"
 
 
 @with_model_flags
@@ -66,13 +68,16 @@ def audit(
 
 
 def egress(
-    files: Annotated[list[Path], typer.Argument(help="Episodes of `fintrading play --json`, or any texts of a run.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Boards, episodes of `fintrading play --json`, or any texts of a run.")
+    ],
     cell: Annotated[str | None, typer.Option(help="What was played, for files that do not say so.")] = None,
     identity: Annotated[str, typer.Option(help="What was shown, for files that do not say so.")] = "masked",
 ) -> None:
     """Look for names, tickers, dates and raw closes in what a masked run sent, got and wrote; exit 1 if there are any.
 
-    Examples: [dim]fintrading play llm:scripted/momentum --json > episode.json; fintrading egress episode.json[/],
+    Examples: [dim]fintrading egress board.sqlite[/],
+    [dim]fintrading play llm:scripted/momentum --json > episode.json; fintrading egress episode.json[/],
     [dim]fintrading egress report.md --cell tsla_main[/]
     """
     found = {path: _leaks(path, cell, identity) for path in files}
@@ -86,7 +91,10 @@ def egress(
 
 
 def _leaks(path: Path, cell: str | None, identity: str) -> list[Leak]:
-    text = path.read_text()
+    content = path.read_bytes()
+    if content.startswith(SQLITE):
+        return [leak for stored in store.episodes(path) for leak in _of_stored(stored)]
+    text = content.decode(errors="replace")
     try:
         episode = json.loads(text)
     except ValueError:
@@ -95,6 +103,16 @@ def _leaks(path: Path, cell: str | None, identity: str) -> list[Leak]:
         task = Task(**{f.name: episode[f.name] for f in fields(Task)})
         return Egress(task, episode["identity"]).of_log(episode["log"])
     if cell is None:
-        raise ValueError(f"{path} is no episode of `fintrading play --json`; say with --cell what was played")
-    scan = Egress(Task(cell, timesteps=None), identity)
-    return [leak for number, line in enumerate(text.splitlines(), 1) for leak in scan.leaks(f"line {number}", line)]
+        raise ValueError(f"{path} is no board and no episode of `play --json`; say with --cell what was played")
+    return Egress(Task(cell, timesteps=None), identity).of_lines(text)
+
+
+def _of_stored(stored: store.Stored) -> list[Leak]:
+    """Those of an episode of a board, with its agent, cell, persona and seed before their places."""
+    told, identity = stored.recipe["task"], stored.episode.identity
+    if identity is None or not stored.episode.log:
+        return []
+    task = Task(**{name: value for name, value in told.items() if value is not None or name == "timesteps"})
+    whose = [stored.recipe["agent"], told["cell"], told["world"], told["persona"], f"seed {task.seed}"]
+    leaks = Egress(task, identity).of_log(stored.episode.log)
+    return [leak._replace(where=f"{' '.join(filter(None, whose))}: {leak.where}") for leak in leaks]

@@ -1,21 +1,20 @@
 """What a model knows by heart: which stock a view shows, and what a stock did on a date."""
 
 import asyncio
-import csv
 import datetime
 import json
 import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from fintrading_agents.audit.intervals import against_chance
+from fintrading_agents.egress import printed
 from fintrading_agents.models import Form, Model, Reply, wait
 from fintrading_agents.neutering.companies import key, owners
 from fintrading_gym.observations import Sight, market_texts
-from fintrading_gym.windows import DATA, TICKERS, Window, bundled, iso_date
+from fintrading_gym.windows import TICKERS, Window, bundled, iso_date
 
 IDENTIFY = """\
 You are shown a few days of a stock's market data. Its name is hidden, and dates and price levels may be.
@@ -155,17 +154,10 @@ def _names_date(answer: dict[str, Any], place: Place) -> bool:
 
 
 def _knows_close(answer: dict[str, Any], place: Place, within: float) -> bool:
-    told, close = answer.get("close"), _closes(place.ticker)[place.row]
+    told, close = answer.get("close"), printed(place.ticker)[place.row]
     return isinstance(told, int | float) and abs(told / close - 1) <= within
 
 
 def _knows_direction(answer: dict[str, Any], place: Place) -> bool:
-    closes = _closes(place.ticker)
+    closes = printed(place.ticker)
     return answer.get("next") == ("up" if closes[place.row + 1] > closes[place.row] else "down")
-
-
-@cache
-def _closes(ticker: str) -> tuple[float, ...]:
-    """As newspapers printed them, but for splits: what a model may remember; the game's are adjusted for dividends."""
-    with (DATA / f"{ticker}.csv").open(newline="") as file:
-        return tuple(float(row["close"]) for row in csv.DictReader(file))

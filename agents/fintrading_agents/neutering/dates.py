@@ -174,9 +174,11 @@ def named_by(text: str) -> str:
 
 
 def tells_when(text: str) -> bool:
-    """Whether a date in one of the shapes says more than a season or a weekday: it names a year, or a day of one."""
-    named = named_by(text)
-    return any(c.isdigit() for c in named) and not re.fullmatch(r"Q\d", named)
+    """Whether a date in one of the shapes says more than a season or a weekday: it names a year, or a day of one.
+
+    "10/07" may be a fraction.
+    """
+    return bool(re.search(r"\d", named_by(text))) and not re.fullmatch(r"Q\d|\dQ|.{3}[- ]quarter|\d\d/\d\d", text)
 
 
 def _read(found: re.Match[str]) -> str | None:

@@ -110,8 +110,8 @@ class EntityMap:
         Args:
             symbol: the ticker played.
             companies: others than those of the table, or more names of those.
-            identity: how much is hidden, of `masking.IDENTITIES` (or `masking.ALIASES`): from "names+dates" on dates, from "masked"
-                on quoted prices are scaled, with "coarse" rounded too; "real" leaves every text as it is.
+            identity: how much is hidden, as `masking.find_identity` takes it: from "names+dates" on dates, from
+                "masked" on quoted prices are scaled, with "coarse" rounded too; "real" leaves every text as it is.
             exact: a token for each way to write a name.
             days: the trading days that dates are counted in, ISO, ascending; the first is Day 1.
             today: one of `days`; days are then told from it, as `T-0005`.
