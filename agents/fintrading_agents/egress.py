@@ -3,7 +3,7 @@
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from math import comb, prod
 from typing import Any, NamedTuple
 
@@ -112,6 +112,7 @@ class Egress:
         return []
 
 
+@lru_cache(maxsize=1024)
 def _to_the_cent(text: str) -> list[str]:
     """The numbers of a text that may be prices, as closes are written.
 

@@ -28,11 +28,27 @@ You are asked what a stock did on a day in the past. Answer from memory, with on
 "down" from it. Where you are not sure, give your best guess."""
 QUESTION = "{ticker} on {date}"
 
+
+
+def _form(name: str, grammar: str, **properties: dict[str, Any]) -> Form:
+    closed = {"required": list(properties), "additionalProperties": False}
+    return Form(name, {"type": "object", "properties": properties, **closed}, grammar)
+
+
 _TEXT = {"type": "string"}
-IDENTIFIED = Form("identified", {"type": "object", "properties": dict.fromkeys(("ticker", "sector", "date"), _TEXT)})
-RECALLED = Form(
+IDENTIFIED = _form(
+    "identified",
+    r'''root ::= "{\"ticker\": \"" [A-Z]{1,5} "\", \"sector\": \"" [A-Za-z] [A-Za-z& -]{2,30} "\", \"date\": \"" date "\"}"
+date ::= "20" [0-9]{2} "-" [01] [0-9] "-" [0-3] [0-9]''',
+    ticker=_TEXT,
+    sector=_TEXT,
+    date=_TEXT,
+)
+RECALLED = _form(
     "recalled",
-    {"type": "object", "properties": {"close": {"type": "number"}, "next": {"type": "string", "enum": ["up", "down"]}}},
+    r'''root ::= "{\"close\": " [1-9] [0-9]{0,4} "." [0-9] [0-9] ", \"next\": \"" ("up" | "down") "\"}"''',
+    close={"type": "number"},
+    next={"type": "string", "enum": ["up", "down"]},
 )
 
 DAYS = 30  # a date counts as named when it is as near as this
