@@ -33,12 +33,12 @@ lint: .venv/.checks
 ifeq ($(shell uname -sm),Linux x86_64)
 	$(PIP) --no-deps $(TORCH) 2> /dev/null || $(PIP) --no-deps --index-url $(TORCH_INDEX) $(TORCH)
 endif
-	$(PIP) -c constraints.txt -e '.[llm,local,rl]'
+	$(PIP) -c constraints.txt -e '.[llm,local,rl,stats]'
 	@touch $@
 
 # What checks it, beside that.
 .venv/.checks: .venv/.players
-	$(PIP) -c constraints.txt -e '.[dev,fast,llm,local,rl]'
+	$(PIP) -c constraints.txt -e '.[dev,fast,llm,local,rl,stats]'
 	@touch $@
 
 clean:

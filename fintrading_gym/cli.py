@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
@@ -27,7 +28,7 @@ from fintrading_gym.ledger import evaluate
 from fintrading_gym.masking import IDENTITIES
 from fintrading_gym.observations import DETAILS, PERSONAS
 from fintrading_gym.progress import FEW, watched
-from fintrading_gym.rollout import Task, find_player, load, registered
+from fintrading_gym.rollout import Player, Task, find_player, load, registered
 from fintrading_gym.worlds import WORLDS
 
 COMMANDS = "fintrading_gym.commands"  # the entry-point group by which other packages' commands are found
@@ -146,7 +147,9 @@ def agents() -> None:
 @with_model_flags
 def play(
     agent: Annotated[str, typer.Argument(help="A registered agent, or module:callable.")],
-    model: Annotated[str | None, typer.Option(help="For llm: provider/NAME; the same as llm:provider/NAME.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Of llm and the like: provider/NAME; llm:provider/NAME is the same.")
+    ] = None,
     cell: Annotated[str, typer.Option(help="A cell, TICKER:FIRST:LAST or FILE.csv:FIRST:LAST.")] = "tsla_main",
     persona: Annotated[str, typer.Option(help=f"One of {', '.join(PERSONAS)}.")] = "adaptive",
     timesteps: Timesteps = "50",
@@ -170,6 +173,7 @@ def play(
     agent = f"{agent}:{model}" if model else agent
     (player,) = with_options([find_player(agent)], given(model_flags))
     task = Task(cell, _persona(persona), seed, _timesteps(timesteps), hold, cost_bps, fill, 7, detail, identity, world)
+    _tell_calls([(player, task)])
     with watched(task.decisions) as watch:
         episode = player.play(task, partial(watch.on_day, 0))
     numbers = evaluate(episode.ledger, hold, cost_bps) if episode.score is not None else {}
@@ -236,6 +240,7 @@ def leaderboard(
     ended: KeyboardInterrupt | RunStopped | None = None
     with store.writing(out, asked) as kept:
         lacking = board.lacking(kept, episodes)
+        _tell_calls(lacking)
         try:
             with watched(sum(task.decisions for _, task in lacking)) as watch:
                 board.fill(kept, lacking, options.get("in_flight", board.AT_ONCE), watch.on_day)
@@ -250,7 +255,7 @@ def leaderboard(
         write_csv(Path(csv_file), rows)
     if json_file:
         write_json(Path(json_file), rows)
-    tables.print_boards(rows, players)
+    tables.print_boards(rows)
     if out:
         print(f"{out}: {len(rows)} episodes, {len(lacking)} of them played now; fintrading report {out} shows them")
     if isinstance(ended, KeyboardInterrupt):
@@ -331,17 +336,29 @@ def _timesteps(text: str) -> int | None:
 # ------------------------------------------------------------------------------ writing and printing
 
 
+def _tell_calls(episodes: Sequence[tuple[Player, Task]]) -> None:
+    """Before a run: how often those players that know it will ask their models."""
+    calls: dict[str, list[int]] = {}
+    for player, task in episodes:
+        if (count := player.calls(task)) is not None:
+            calls.setdefault(player.name, []).append(count)
+    for name, counts in calls.items():
+        where = f"{len(counts)} episode{'s' * (len(counts) > 1)}"
+        told = f"{name}: {sum(counts):,} calls to its model in {where}, nudges and what the cache holds aside"
+        Console(stderr=True).print(told, markup=False, highlight=False, soft_wrap=True)
+
+
 def write_csv(path: Path, rows: list[store.Row]) -> None:
-    """A row an episode, each column that any row has."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    """A row an episode, each column that any row has, but for the days' `log_returns`."""
+    names = list(dict.fromkeys(name for row in rows for name in row if name != "log_returns"))
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, names)
+        writer = csv.DictWriter(file, names, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
 
 
 def write_json(path: Path, rows: list[store.Row]) -> None:
-    """The same as one JSON array."""
+    """The same as one JSON array, with the days' `log_returns`."""
     path.write_text(json.dumps(rows, indent=1) + "\n")
 
 

@@ -24,6 +24,7 @@ MODEL_FLAGS: dict[str, tuple[type, str]] = {
     "prices": (str, "A TOML table of prices, in USD per million tokens, over the published ones."),
     "in_flight": (int, "Requests at a time to one endpoint, and episodes at a time."),
     "attempts": (int, "Of one request, where it makes sense to ask again."),
+    "pauses": (str, "Between attempts: growing (0.5 s, doubling), stepped (10, 20, 30 s at a rate limit, else 5 s)."),
     "timeout": (float, "Seconds of one attempt."),
     "token_limit": (int, "The run stops when so many tokens are used; what is finished stays."),
     "usd_limit": (float, "The same for money."),
@@ -41,11 +42,15 @@ AGENT_FLAGS: dict[str, tuple[type, str, str]] = {
 
 
 def with_model_flags(command: C) -> C:
-    """Add the flags of `MODEL_FLAGS` and `AGENT_FLAGS` to a command that takes what is given of them as keywords."""
+    """Add the flags of `MODEL_FLAGS` and `AGENT_FLAGS` to a command that takes what is given of them as keywords.
+
+    One that the command has itself stays as it is.
+    """
     signature = inspect.signature(command)
     own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
     flags = [_flag(name, kind, told, "Players that ask a model") for name, (kind, told) in MODEL_FLAGS.items()]
     flags += [_flag(name, kind, told, f"Of {whose}") for name, (kind, whose, told) in AGENT_FLAGS.items()]
+    flags = [flag for flag in flags if flag.name not in signature.parameters]
     command.__signature__ = signature.replace(parameters=own + flags)  # type: ignore[attr-defined]
     return command
 

@@ -1,15 +1,12 @@
-"""Agents x tasks x seeds, and the table that ranks them."""
+"""Agents x tasks x seeds: every episode of a board, played, as a row."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import Any
-
-import numpy as np
 
 from fintrading_gym import __version__
 from fintrading_gym.errors import RunStopped
@@ -18,9 +15,7 @@ from fintrading_gym.replies import Decision
 from fintrading_gym.rollout import Agent, Episode, OnDay, Player, Task
 from fintrading_gym.store import Row, Store, key_of, recipe_of
 
-MIN_COVERAGE = 0.95  # of the days an agent must decide itself, or its score is the environment's holds
 AT_ONCE = 12  # episodes of agents that wait, by default: the evaluation's tasks
-AVERAGED = ("score", "cumulative_return", "excess", "regret", "luck", "sharpe_ratio", "max_drawdown", "coverage")
 
 
 def plan(players: Iterable[Player], tasks: Iterable[Task]) -> list[tuple[Player, Task]]:
@@ -135,13 +130,18 @@ def as_row(player: Player, task: Task, episode: Episode) -> Row:
     """An episode that the player has played as a row of the board.
 
     It holds the agent and the task, `score` and everything `ledger.evaluate` gives, `coverage` (share of days on which
-    the agent really decided), `failure`, the table's sha256, the version, and the agent's own `facts`. A failed
-    episode has no score.
+    the agent really decided), `failure`, `log_returns` (what each day earned: a list, and no column of a CSV), the
+    table's sha256, the version, and the agent's own `facts`. A failed episode has no score.
     """
     numbers = evaluate(episode.ledger, task.hold, task.cost_bps) if episode.failure is None else {}
+    window = task.window
+    first, prices = window.span()[0], window.load()
     row = {
         "agent": player.label,
         "cell": task.cell if isinstance(task.cell, str) else str(task.cell),
+        "ticker": window.ticker,
+        "first_day": prices.date[first],  # of the first decision
+        "last_day": prices.date[first + task.decisions],  # to whose close the last decision earns
         "ranked": player.traits.ranked,
         "persona": task.persona if player.traits.uses_persona else None,
         "seed": task.seed if player.traits.uses_seed else None,
@@ -155,74 +155,9 @@ def as_row(player: Player, task: Task, episode: Episode) -> Row:
         "score": episode.score,
         "coverage": numbers.get("discipline", 0.0),
         "failure": episode.failure,
-        "data_sha256": task.window.load().sha256,
+        "log_returns": list(episode.ledger.log_return),
+        "data_sha256": prices.sha256,
         "version": __version__,
     }
     # What an agent says of itself has columns of its own, and none of those above.
     return row | {name: fact for name, fact in episode.facts.items() if name not in row}
-
-
-@dataclass(frozen=True)
-class Standing:
-    """One agent's line in the table: means over its episodes."""
-
-    agent: str
-    rank: int | None  # None: not ranked, `why` says the reason
-    why: str
-    episodes: int
-    means: dict[str, float]  # of AVERAGED; empty when every episode failed
-    spread: float | None  # standard deviation of the score over the episodes; None: fewer than two
-    cells: dict[str, float]  # mean score by cell
-
-
-def by_world(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """The rows of each world: what is scored in a counterfactual one stands on a board of its own."""
-    worlds: dict[str, list[Row]] = {}
-    for row in rows:
-        worlds.setdefault(row["world"], []).append(row)
-    return worlds
-
-
-def rank(rows: Iterable[Row], unranked: Iterable[str] = ()) -> list[Standing]:
-    """The agents, best mean score first, those without a rank last.
-
-    Args:
-        rows: of `run`, all in one world.
-        unranked: agents that know the future.
-
-    Raises:
-        ValueError: the rows are of several worlds.
-    """
-    by_agent: dict[str, list[Row]] = {}
-    worlds = by_world(rows)
-    if len(worlds) > 1:
-        raise ValueError(f"Rows of the worlds {list(worlds)} make no one board; rank each of by_world(rows)")
-    for row in chain.from_iterable(worlds.values()):
-        by_agent.setdefault(row["agent"], []).append(row)
-    standings = [_standing(agent, played, agent in set(unranked)) for agent, played in by_agent.items()]
-    standings.sort(key=lambda s: (bool(s.why), -s.means.get("score", -1.0), s.agent))
-    ranked = [s for s in standings if not s.why]
-    # Equal scores share a rank.
-    place = {s.agent: 1 + sum(other.means["score"] > s.means["score"] + 1e-12 for other in ranked) for s in ranked}
-    return [Standing(s.agent, place.get(s.agent), s.why, s.episodes, s.means, s.spread, s.cells) for s in standings]
-
-
-def _standing(agent: str, rows: list[Row], knows_future: bool) -> Standing:
-    whole = [row for row in rows if row["failure"] is None]
-    means = {name: float(np.mean([row[name] for row in whole])) for name in AVERAGED} if whole else {}
-    by_cell: dict[str, list[float]] = {}
-    for row in whole:
-        by_cell.setdefault(row["cell"], []).append(row["score"])
-    spread = float(np.std([row["score"] for row in whole], ddof=1)) if len(whole) > 1 else None
-    why = ""
-    if knows_future:
-        why = "knows the future"
-    elif len(whole) < len(rows):
-        first = next(row["failure"] for row in rows if row["failure"])
-        why = f"{len(rows) - len(whole)} of {len(rows)} episodes failed ({first})"
-    elif leaky := [row for row in rows if row.get("leaks")]:
-        why = f"{len(leaky)} of {len(rows)} episodes tell who or when ({leaky[0]['first_leak']})"
-    elif means["coverage"] < MIN_COVERAGE:
-        why = f"decided only {means['coverage']:.0%} of its days, and {MIN_COVERAGE:.0%} are needed"
-    cells = {cell: float(np.mean(scores)) for cell, scores in by_cell.items()}
-    return Standing(agent, None, why, len(rows), means, spread, cells)

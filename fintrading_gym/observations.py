@@ -157,11 +157,11 @@ def _market_text(bars: Mask, t: int, lookback: int, detail: str) -> str:
 
 
 def _trend(close: Floats, t: int, back: int) -> str:
-    return _percent(np.expm1(_log_return(close, t, back))) if t >= back else "n/a"
+    return percent_text(np.expm1(_log_return(close, t, back))) if t >= back else "n/a"
 
 
 def _bar(bars: Mask, d: int) -> str:
-    numbers = (_price(getattr(bars, name)[d]) for name in BARS[:4])
+    numbers = (price_text(getattr(bars, name)[d]) for name in BARS[:4])
     return f"{bars.date[d]:10} {' '.join(f'{n:>9}' for n in numbers)} {_volume(bars.volume[d]):>12}\n"
 
 
@@ -186,13 +186,14 @@ def text_view(
     return (
         f"{market_text}decisions taken: {step} of {steps}\n"
         f"your position: {POSITIONS[position]}\n"
-        f"your return so far: {_percent(cumulative)} (sum of log returns)\n"
+        f"your return so far: {percent_text(cumulative)} (sum of log returns)\n"
         f"your last decisions, oldest first: {', '.join(words) or 'none yet'}\n"
         f"your profile: {stance[cumulative < 0]}\n"
     )
 
 
-def _price(price: float) -> str:
+def price_text(price: float) -> str:
+    """A price as the views show it."""
     if price >= 10:
         return f"{price:.2f}"
     return f"{price:.{max(4, 4 - math.floor(math.log10(price)))}f}"  # five digits that say something
@@ -202,7 +203,8 @@ def _volume(shares: float) -> str:
     return f"{shares:.0f}" if shares >= 1000 else f"{shares:.6g}"
 
 
-def _percent(fraction: float) -> str:
+def percent_text(fraction: float) -> str:
+    """A fraction as the views show it."""
     return f"{round(100 * fraction, 2) + 0.0:+.2f} %"  # + 0.0 turns -0.0 into 0.0
 
 

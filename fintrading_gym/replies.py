@@ -1,10 +1,12 @@
 """What a model's reply decides: buy, sell or hold where it says so, and otherwise None with the reason why not."""
 
 import json
+import math
 import re
 import string
 import sys
 import unicodedata
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -27,6 +29,7 @@ REASONS = {
     "bad_value": 'The value of "action" was not exactly one of "buy", "sell" and "hold".',
     "conflict": "The reply held more than one decision, and they did not agree.",
     "error": "There was no reply to read.",
+    "stage_failed": "A stage that comes before the decision failed.",  # of an agent that asks in stages; not of `parse`
 }
 
 REPAIRS = (
@@ -46,6 +49,11 @@ WARNINGS = (
     "confidence_out_of_range",  # not between 0 and 1
     "confidence_unreadable",  # not a number
     "confidence_conflict",  # two confidences for one decision
+    "target_price_not_positive",
+    "target_price_unreadable",  # not a number
+    "target_price_conflict",  # two target prices for one decision
+    "confidence_missing",  # this and the next only from agents that ask for one
+    "target_price_missing",
     "finish_length",  # the token limit struck after the object was complete
 )
 
@@ -64,6 +72,8 @@ class Decision:
     """What was mended to read the decision, names from `REPAIRS` in that order."""
     warnings: tuple[str, ...] = ()
     """What was odd and did not touch the action, names from `WARNINGS`."""
+    target_price: float | None = None
+    """Above zero, in the unit in which the reply gave it; None where it gave none that can be used."""
 
     @property
     def index(self) -> int | None:
@@ -71,11 +81,15 @@ class Decision:
         return None if self.action is None else ACTIONS.index(self.action)
 
 
+_Beside = Mapping[str, list[object]]  # what stands beside a decision under the names of `_BESIDE`, as it was written
+_Vote = tuple[Action | None, _Beside]  # None: no word
+
+
 @dataclass(slots=True)
 class _Found:
     """A text as read, before it is judged."""
 
-    votes: list[tuple[Action | None, list[object]]] = field(default_factory=list)  # (None: no word, raw confidences)
+    votes: list[_Vote] = field(default_factory=list)
     repaired: set[str] = field(default_factory=set)
     reason: str = ""  # why there are no votes
 
@@ -109,6 +123,29 @@ def parse(reply: object) -> Decision:
     return _judge(found, cut=finish == "length")
 
 
+def prose(reply: object) -> tuple[str, str]:
+    """What a reply says in words, with its reasoning cut; and why there is nothing, a key of `REASONS`, else "".
+
+    A text that the token limit cut off is given as far as it goes.
+
+    Args:
+        reply: as for `parse`.
+    """
+    message: dict[object, object] | None = {"content": reply} if isinstance(reply, str) else _as_dict(reply)
+    if message is None or "content" not in message:
+        return "", "error"
+    if _filled(message.get("refusal")):
+        return "", "refusal"
+    if message.get("finish_reason") == "content_filter":
+        return "", "filtered"
+    written, thought, reason = _written(message)
+    if reason or _oversize(written):
+        return "", reason or "too_long"
+    text = _without_reasoning(_final_channel(written)).strip(_BLANK)
+    empty = "only_reasoning" if thought or written.strip(_BLANK) else "empty"
+    return text, "" if text else empty
+
+
 def _judge(found: _Found, cut: bool = False) -> Decision:
     words = {word for word, _ in found.votes}
     if not words:
@@ -118,12 +155,15 @@ def _judge(found: _Found, cut: bool = False) -> Decision:
     (action,) = words
     if action is None:
         return Decision(None, "bad_value")
-    given = {_confidence(raw) for _, beside in found.votes for raw in beside if raw is not None}
-    confidence, warning = given.pop() if given else (None, "")
-    if given:
-        confidence, warning = None, "confidence_conflict"
-    warnings = tuple(name for name in WARNINGS if name == warning or (cut and name == "finish_length"))
-    return Decision(action, "", confidence, tuple(name for name in REPAIRS if name in found.repaired), warnings)
+    odd = {"finish_length"} if cut else set()
+    numbers: dict[str, float | None] = {}
+    for name, read in _BESIDE.items():
+        given = {read(raw) for _, beside in found.votes for raw in beside.get(name, ()) if raw is not None}
+        numbers[name], warning = given.pop() if len(given) == 1 else (None, f"{name}_conflict" if given else "")
+        odd.add(warning)
+    repaired = tuple(name for name in REPAIRS if name in found.repaired)
+    warnings = tuple(name for name in WARNINGS if name in odd)
+    return Decision(action, "", repaired=repaired, warnings=warnings, **numbers)
 
 
 def _confidence(raw: object) -> tuple[float | None, str]:
@@ -140,6 +180,23 @@ def _confidence(raw: object) -> tuple[float | None, str]:
         return None, "confidence_unreadable"
     value = raw / 100 if percent else raw
     return (value, "") if 0 <= value <= 1 else (None, "confidence_out_of_range")
+
+
+def _target_price(raw: object) -> tuple[float | None, str]:
+    """The price, or the name of what is wrong with it. A dollar sign and commas between thousands are allowed."""
+    if isinstance(raw, str):
+        written = _fold(raw).removeprefix("$").lstrip()
+        raw = float(written.replace(",", "")) if _PRICE.fullmatch(written) else raw
+    if not isinstance(raw, float) or not math.isfinite(raw):
+        return None, "target_price_unreadable"
+    return (raw, "") if raw > 0 else (None, "target_price_not_positive")
+
+
+_PRICE = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.\d{1,15})?", re.ASCII)
+_BESIDE: dict[str, Callable[[object], tuple[float | None, str]]] = {
+    "confidence": _confidence,
+    "target_price": _target_price,
+}
 
 
 # Messages
@@ -186,7 +243,16 @@ def _called(message: dict[object, object]) -> _Found:
 
 
 def _spoken(message: dict[object, object]) -> _Found:
-    """What the content decides; of typed parts only text is an answer."""
+    """What the content decides."""
+    content, thought, reason = _written(message)
+    if reason:
+        return _Found(reason=reason)
+    found = _answer(content)
+    return _Found(reason="only_reasoning") if thought and found.reason == "empty" else found
+
+
+def _written(message: Mapping[object, object]) -> tuple[str, bool, str]:
+    """The content as text, of typed parts those that answer; whether there is reasoning beside it; why it is none."""
     content = message.get("content")
     thought = any(_filled(message.get(name)) for name in ("reasoning_content", "reasoning", "reasoning_details"))
     if isinstance(content, list | tuple):
@@ -197,15 +263,14 @@ def _spoken(message: dict[object, object]) -> _Found:
             if not isinstance(kind, str):
                 continue
             if kind == "refusal" and _filled(typed.get("refusal")):
-                return _Found(reason="refusal")
+                return "", thought, "refusal"
             thought = thought or kind in ("thinking", "reasoning")
             if kind in ("text", "output_text") and isinstance(text, str):
                 texts.append(text)
         content = "".join(texts)
     if content is not None and not isinstance(content, str):
-        return _Found(reason="error")
-    found = _answer(content or "")
-    return _Found(reason="only_reasoning") if thought and found.reason == "empty" else found
+        return "", thought, "error"
+    return content or "", thought, ""
 
 
 # Reasoning
@@ -339,7 +404,7 @@ def _scan(text: str) -> _Found:
         else:
             broken = broken or (bool(_NAMED_KEY.search(span)) and "|" not in span)
     if broken and found.votes:  # what cannot be read may have decided otherwise
-        found.votes.append((None, []))
+        found.votes.append((None, {}))
     found.reason = found.reason or ("refusal" if _REFUSAL.match(text) else "no_object")
     return found
 
@@ -382,18 +447,21 @@ def _end(text: str, start: int = 0) -> int | None:
     return None
 
 
-def _votes(value: object, repaired: set[str]) -> list[tuple[Action | None, list[object]]]:
-    """Each decision, with the confidences beside it. An object with a decision key outranks what it nests."""
-    votes: list[tuple[Action | None, list[object]]] = []
-    stack: list[tuple[object, list[object]]] = [(value, [])]
+def _votes(value: object, repaired: set[str]) -> list[_Vote]:
+    """Each decision, with what stands beside it. An object with a decision key outranks what it nests."""
+    votes: list[_Vote] = []
+    stack: list[tuple[object, _Beside]] = [(value, {})]
     while stack:
         node, beside = stack.pop()
         if isinstance(node, list):
             stack.extend((item, beside) for item in node)
         if not isinstance(node, tuple):
             continue
-        beside = [item for key, item in node if _fold(key) == "confidence"] or beside
-        own = [(key, item) for key, item in node if _fold(key) in KEYS and not _is_template(item)]
+        named = [(_fold(key), key, item) for key, item in node]
+        for name in _BESIDE:
+            if here := [item for folded, _, item in named if folded == name]:
+                beside = {**beside, name: here}
+        own = [(key, item) for folded, key, item in named if folded in KEYS and not _is_template(item)]
         if not own:
             stack.extend((item, beside) for _, item in node)
         for key, item in own:

@@ -54,10 +54,16 @@ class Task:
     world: str = "real"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.seed, int | np.integer) or self.seed < 0:
+        if not isinstance(self.seed, int | np.integer) or isinstance(self.seed, bool) or self.seed < 0:
             raise ValueError(f"seed={brief(self.seed)} is not a whole number >= 0")
         if isinstance(self.identity, str) and self.identity in ALIASES:
             object.__setattr__(self, "identity", ALIASES[self.identity])
+        # A number of another type is the same task, to a policy's recipe and to JSON as to `==`.
+        for name in ("seed", "timesteps", "lookback", "cost_bps"):
+            if isinstance(value := getattr(self, name), np.number):
+                object.__setattr__(self, name, value.item())
+        if type(self.cost_bps) is int:
+            object.__setattr__(self, "cost_bps", float(self.cost_bps))
 
     @property
     def window(self) -> Window:
@@ -198,6 +204,14 @@ class Player:
         told = " ".join(f"{name}={value}" for name, value in sorted(self.settings.items()))
         return f"{self.name} [{told}]" if told else self.name
 
+    def calls(self, task: Task) -> int | None:
+        """Calls to its model in an episode, format nudges aside; None: unknown, or it asks no model.
+
+        A factory that knows has an attribute `calls_per_episode`, a function of the task and the options.
+        """
+        told: Callable[[Task, Mapping[str, Any]], int] | None = getattr(self.factory, "calls_per_episode", None)
+        return None if told is None else told(task, self.options)
+
     @contextmanager
     def opened(self) -> Iterator["Player"]:
         """The player for the length of a run, with what its episodes share, such as the connections of a model.
@@ -238,7 +252,7 @@ def registered() -> dict[str, EntryPoint]:
 
 
 def find_player(spec: str | Callable[..., Agent]) -> Player:
-    """The player a user names: `NAME`, `NAME:ARGUMENT`, `module:callable`, or a factory itself.
+    """The player a user names: `NAME`, `module:callable`, either with `:ARGUMENT` behind it, or a factory itself.
 
     Raises:
         UnknownName: nothing of that name is registered or can be imported.
@@ -246,6 +260,7 @@ def find_player(spec: str | Callable[..., Agent]) -> Player:
     if callable(spec):
         return Player(getattr(spec, "__name__", repr(spec)), spec)
     name, _, rest = spec.partition(":")
+    factory, _, argument = rest.partition(":")
     known = registered()
     if name in known:
         return Player(spec, load(known[name]), rest or None)
@@ -261,7 +276,7 @@ def find_player(spec: str | Callable[..., Agent]) -> Player:
         raise UnknownName(
             f"No agent {spec!r}: {one_line(fault)}; registered are {list(known)}, else module:callable"
         ) from fault
-    return Player(spec, lookup(f"callable in {name}", rest, _callables(module)))
+    return Player(spec, lookup(f"callable in {name}", factory, _callables(module)), argument or None)
 
 
 def load(point: EntryPoint) -> Callable[..., Agent]:

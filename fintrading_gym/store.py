@@ -97,7 +97,8 @@ def recipe_of(player: Player, task: Task) -> dict[str, Any]:
     """All that makes an episode what it is: of two with the same recipe only one is played.
 
     The agent by name, by the options that change its play, and by the sha256 of the file that defines it and of the
-    file that its argument names, if it does; the task without what the agent ignores; the prices; the version.
+    files that its argument and its options name, if they do; the task without what the agent ignores; the prices;
+    the version.
     """
     told = asdict(task) | {"cell": str(task.window) if not isinstance(task.cell, str) else task.cell}
     told |= {} if player.traits.uses_persona else {"persona": None}
@@ -107,6 +108,7 @@ def recipe_of(player: Player, task: Task) -> dict[str, Any]:
         "options": dict(sorted(player.settings.items())),
         "code": _sha256(inspect.getsourcefile(inspect.unwrap(player.factory))),
         "file": _sha256(player.argument),
+        "files": {name: _sha256(value) for name, value in sorted(player.settings.items()) if _sha256(value)},
         "task": told,
         "data_sha256": task.window.load().sha256,
         "version": __version__,

@@ -1,6 +1,7 @@
 """N episodes at once, advanced in whole-array operations: step for step what N single environments do."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import cycle, islice
 from typing import Any
@@ -74,7 +75,7 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         compiled: bool = False,
         **keywords: Any,
     ):
-        self.num_envs = positive("num_envs", num_envs)
+        self.num_envs = num_envs = positive("num_envs", num_envs)
         cells = [cell] if isinstance(cell, str | Window) else list(cell)
         if not 1 <= len(cells) <= num_envs:
             raise ValueError(f"cell={cell!r} names {len(cells)} cells for num_envs={num_envs}; give each one")
@@ -84,7 +85,7 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         self.metadata = {"render_modes": [], "autoreset_mode": autoreset_mode}
 
         games = [FinMemTradingEnv(cell=each, **_batched(keywords)) for each in cells]
-        self._game = games[0]
+        self.games = games  # one for each cell: environment k plays games[k % len(games)]
         self.single_observation_space, self.single_action_space = games[0].observation_space, games[0].action_space
         self.observation_space = batch_space(games[0].observation_space, num_envs)
         self.action_space = batch_space(games[0].action_space, num_envs)
@@ -174,6 +175,28 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
             self._look_ahead()
         return observations, rewards, self._nowhere.copy(), truncated, infos
 
+    def first_days(self) -> list[tuple[str, float]]:
+        """Date and adjusted close (USD) on which each running episode began."""
+        rows = self._end - self._lengths
+        return list(zip(self._at.market.date[rows].tolist(), self._at.market.price[rows].tolist(), strict=True))
+
+    def single(self, k: int) -> FinMemTradingEnv:
+        """A single environment that stands where environment k does now; a copy, which moves on by itself.
+
+        Raises:
+            IndexError: there is no environment k.
+        """
+        k = range(self.num_envs)[k]
+        game = copy(self.games[k % len(self.games)])
+        if self._begun:
+            length = int(self._lengths[k])
+            first = int(self._end[k]) - length
+            game._begin(first - int(self._opening[k]), length)
+            for step in range(self._steps - (int(self._at.row[k]) - first), self._steps):
+                code = int(self._log[step % len(self._log), k])
+                game.step(None if code == NO_DECISION else code)
+        return game
+
     def _restart(self, observations: NDArray[np.float32]) -> Infos:
         """Begin the episodes that are over, also in `observations`; the infos of both their end and beginning."""
         ended, last = self._ended(), self._at
@@ -228,20 +251,22 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
         codes = np.full(self.num_envs, HOLD)
         for k in np.setdiff1d(np.arange(self.num_envs), ignored):
             try:
-                index, reason = self._game._read(actions[k])
+                index, reason = self.games[0]._read(actions[k])
             except ValueError as fault:
                 raise ValueError(f"environment {k}: {fault}") from None
             codes[k] = index if reason is None else NO_DECISION
         return codes
 
     def _seed(self, which: Ints, seed: int | Sequence[int | None] | None) -> None:
+        seed = int(seed) if isinstance(seed, np.integer) else seed
         super().reset(seed=seed if isinstance(seed, int) else None)  # says what is wrong with a seed
         if seed is None:
             return
-        seeds = range(seed, seed + self.num_envs) if isinstance(seed, int) else list(seed)
+        given = range(seed, seed + self.num_envs) if isinstance(seed, int) else seed
+        seeds = [int(each) if isinstance(each, np.integer) else each for each in given]
         if len(seeds) != self.num_envs:
             raise ValueError(f"{len(seeds)} seeds are not one for each of {self.num_envs} environments")
-        if self._game.start == "random":
+        if self.games[0].start == "random":
             for k in which:
                 if seeds[k] is not None:
                     self._generators[k] = seeding.np_random(seeds[k])[0]
@@ -249,7 +274,7 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
 
     def _draw(self, which: Ints) -> Ints:
         """The days of their windows that the next episodes start on."""
-        if self._game.start == "first":
+        if self.games[0].start == "first":
             return np.zeros(which.size, np.intp)
         for k in which[self._drawn[which] == DRAWS]:
             generator = self._generators[k] = self._generators[k] or seeding.np_random()[0]

@@ -121,19 +121,14 @@ _UNREAD: Any = object()
 _UNREAD_ALWAYS = dict.fromkeys(ALWAYS, _UNREAD)
 
 
-class Infos(dict[str, Any]):
-    """Gymnasium's dict of arrays and masks, whose values are computed when they are first read.
-
-    To write out the dates of 8192 environments costs as much as half a step of them, and all their
-    ledgers or scores a thousand steps; a learner reads none of it on most steps.
-    """
+class Lazy(dict[str, Any]):
+    """A dict whose values are computed when they are first read."""
 
     __slots__ = ("_parts",)
 
-    def __init__(self, at: Episodes, *more: tuple[Makers, object]):
-        self._parts = (ALWAYS, at), *more
-        self.update(_UNREAD_ALWAYS)
-        for makers, _ in more:
+    def __init__(self, *parts: tuple[Makers, object]):
+        self._parts = parts
+        for makers, _ in parts:
             self.update(dict.fromkeys(makers, _UNREAD))
 
     def __getitem__(self, key: str) -> Any:
@@ -152,6 +147,13 @@ class Infos(dict[str, Any]):
         self.get(key)
         return super().pop(key, *default)
 
+    def copy(self) -> "Lazy":
+        """As of a dict; what is not yet computed is not computed for it."""
+        twin = type(self).__new__(type(self))
+        twin._parts = self._parts
+        twin.update(dict.items(self))
+        return twin
+
     def __iter__(self) -> Iterator[str]:  # dict(infos) and {**infos} copy what lies within, unless this is overridden
         return super().__iter__()
 
@@ -164,13 +166,29 @@ def _read_first(name: str) -> None:
     method = getattr(dict, name)
 
     @wraps(method)
-    def reading(self: Infos, *others: Any) -> Any:
+    def reading(self: Lazy, *others: Any) -> Any:
         for key in self:
             self[key]
         return method(self, *others)
 
-    setattr(Infos, name, reading)
+    setattr(Lazy, name, reading)
 
 
-for _name in ("__eq__", "__ne__", "__or__", "__repr__", "__ror__", "copy", "items", "popitem", "setdefault", "values"):
+for _name in ("__eq__", "__ne__", "__or__", "__repr__", "__ror__", "items", "popitem", "setdefault", "values"):
     _read_first(_name)
+
+
+class Infos(Lazy):
+    """Gymnasium's dict of arrays and masks.
+
+    To write out the dates of 8192 environments costs as much as half a step of them, and all their
+    ledgers or scores a thousand steps; a learner reads none of it on most steps.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, at: Episodes, *more: tuple[Makers, object]):
+        self._parts = (ALWAYS, at), *more
+        self.update(_UNREAD_ALWAYS)
+        for makers, _ in more:
+            self.update(dict.fromkeys(makers, _UNREAD))

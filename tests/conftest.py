@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import settings
 
+from fintrading_gym.ranking import MEASURES
 from fintrading_gym.windows import DATA, Window, read_prices
 
 settings.register_profile("default", deadline=None, max_examples=50)
@@ -46,6 +47,18 @@ def two_futures(folder):
     table.loc[later, prices] *= np.linspace(0.5, 3, len(later))[:, None]
     table.to_csv(folder / "b.csv", index=False)
     return [f"{folder / name}:2022-10-06:2023-04-10" for name in ("a.csv", "b.csv")]
+
+
+def board_row(agent, score, cell="a", persona=None, seed=None, **more):
+    """A row of a board; each cell is a ticker of its own, so that windows are independent unless `more` says else."""
+    return {
+        **{"agent": agent, "ranked": True, "world": "real", "persona": persona, "seed": seed},
+        **{"cell": cell, "ticker": cell, "first_day": "2022-01-03", "last_day": "2022-03-16", "timesteps": 50},
+        **{"hold": "keep", "fill": "close", "cost_bps": 0.0, "data_sha256": cell, "failure": None},
+        **dict.fromkeys(MEASURES, 0.0),
+        **{"coverage": 1.0, "score": score, "identity": "real"},
+        **more,
+    }
 
 
 @pytest.fixture

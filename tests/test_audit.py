@@ -6,7 +6,6 @@ import math
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from itertools import pairwise, product

@@ -101,7 +101,7 @@ def test_leaderboard_prints_and_writes_rows(folder):
     words = ("--agents", "flat,random,my_agents:contrarian,oracle", "--cells", "tsla_main,spy_bear_2022")
     more = ("--seeds", 2, "--personas", "adaptive,risk_averse", "--timesteps", 10, "--csv", "r.csv", "--json", "r.json")
     text = run("leaderboard", *words, *more, cwd=folder).stdout
-    assert "these ignore the persona and play once for all personas: flat, random, oracle" in text
+    assert "these ignore the persona and play once for all personas: flat, oracle, random" in text
     assert "oracle is not ranked: knows the future" in text
     rows = json.loads((folder / "r.json").read_text())
     with (folder / "r.csv").open() as file:

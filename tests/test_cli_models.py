@@ -69,6 +69,8 @@ def test_play_shows_the_models_numbers(run):
     [
         (("play", "flat", "--temperature", 0.5), "--temperature is for players that ask a model, such as llm"),
         (("leaderboard", "--agents", "flat,random", "--usd-limit", 1), "there are: flat, random"),
+        (("play", "llm:scripted/buy", "--debate-rounds", 1), "--debate-rounds is for committee; there are: llm"),
+        (("play", "committee:scripted/buy", "--every", 0), "every=0 is not a whole number >= 1"),
         (("play", "llm"), "llm needs a model"),
         (("play", "llm", "--model", "opnai/x"), "Did you mean 'openai'"),
         (("play", "llm:scripted/momentm"), "Did you mean 'momentum'"),

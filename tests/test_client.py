@@ -231,6 +231,34 @@ def test_retry_after_holds_for_every_call_to_the_endpoint(settings):
     assert seconds > 0.3
 
 
+@pytest.mark.parametrize(
+    ("fault", "pauses"), [("rate_limit", [10.0, 20.0, 30.0]), ("overloaded", [5.0] * 3), ("garbage", [5.0] * 3)]
+)
+def test_stepped_pauses_are_10_20_30_seconds_after_a_rate_limit_and_5_after_anything_else(
+    fault, pauses, settings, monkeypatch, caplog
+):
+    for name in ("RATE_LIMIT_STEP", "OTHER_STEP"):
+        monkeypatch.setattr(client_module, name, getattr(client_module, name) / 1000)
+    with caplog.at_level("INFO", client_module.__name__), Stub(BUY, FAULTS[fault]) as stub:
+        with pytest.raises(ModelFailure) as failure:
+            ask(stub, replace(settings, attempts=4, pauses="stepped"))
+        assert len(stub.requests) == 1 + 4
+    assert failure.value.attempts == 4
+    assert [record.args[-1] * 1000 for record in caplog.records] == pytest.approx(pauses)
+
+
+def test_stepped_pauses_give_way_to_what_the_endpoint_asks_for(settings):
+    with Stub(BUY, error(429, "slow down", retry_after="0.01"), BUY) as stub:
+        (reply,) = ask(stub, replace(settings, pauses="stepped", patience=1.0))
+    assert (reply.outcome, reply.attempts) == ("ok", 2)
+
+
+def test_all_kinds_of_pauses_are_there_and_another_is_told():
+    assert client_module._PAUSES.keys() == session_module.PAUSES.keys()
+    with pytest.raises(UnknownName, match=r"No kind of pauses 'stepd'.*Did you mean 'stepped'"):
+        Settings(pauses="stepd")
+
+
 def test_a_wait_beyond_ones_patience_fails_at_once_for_all(settings):
     with Stub(BUY, error(429, "come back tomorrow", retry_after="86400")) as stub:
         with open_model(NAME, replace(settings, base_url=stub.url)) as model:

@@ -69,6 +69,7 @@ def test_an_interrupt_keeps_the_policies_that_are_finished_and_ends_with_130(tmp
         (("ppo", "--tickers", "NVD"), "Did you mean 'NVDA'"),
         (("ppo", "--hold", "kep"), "Did you mean 'keep'"),
         (("ppo", "--cell", "TSLA:2021-02-01:2021-06-01"), "has 19 days before it in TSLA.csv"),
+        (("a2c", "--cell", "TSLA:2021-10-01:2022-06-01"), "were chosen on days up to 2021-12-31"),
     ],
 )
 def test_bad_usage_is_one_line_and_ends_with_2(words, told, tmp_path):

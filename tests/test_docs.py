@@ -14,6 +14,8 @@ from fintrading_agents.models.reply import KINDS, STRUCTURED
 from fintrading_agents.models.scripted import SCRIPTS
 from fintrading_agents.models.session import Settings
 from fintrading_gym.flags import MODEL_FLAGS
+from fintrading_gym.inference import EXACT, FEWEST_DAYS, FEWEST_PAIRS
+from fintrading_gym.ranking import MIN_COVERAGE, SEEN
 from fintrading_gym.rollout import find_player
 
 MODELS = (Path(__file__).resolve().parent.parent / "docs/models.md").read_text()
@@ -25,6 +27,27 @@ def test_the_snippet_about_models_prints_what_the_page_says():
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "models.md", "exec"), {})
     assert printed.getvalue() == said
+
+
+def test_the_snippet_about_the_statistics_prints_what_the_page_says(capsys):
+    page = (Path(__file__).resolve().parent.parent / "docs/leaderboard.md").read_text()
+    section = page[page.index("## How to read the statistics") :]
+    (code, *_), (said, *_) = (
+        re.findall(rf"^```{kind}\n(.*?)^```", section, re.S | re.M) for kind in ("python", "text")
+    )
+    exec(compile(code, "leaderboard.md", "exec"), {})
+    assert capsys.readouterr().out == said
+
+
+def test_the_page_about_the_board_has_the_limits_of_its_tests_and_gates():
+    page = (Path(__file__).resolve().parent.parent / "docs/leaderboard.md").read_text()
+    told = [
+        f"up to {EXACT} pairs",
+        f"fewer than {FEWEST_DAYS} days",
+        f"less than {MIN_COVERAGE:.0%}".replace("%", " %"),
+    ]
+    assert [words for words in (*told, *(f"`{fact}`" for fact in SEEN)) if words not in page] == []
+    assert FEWEST_PAIRS == 6  # "It takes six windows"
 
 
 def test_the_snippet_about_the_guard_hides_names_and_brings_them_back(capsys):

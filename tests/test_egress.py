@@ -15,6 +15,7 @@ from fintrading_agents.transcript import Transcript
 from fintrading_gym import leaderboard as board
 from fintrading_gym.cli import app
 from fintrading_gym.masking import SCALED, mask
+from fintrading_gym.ranking import rank
 from fintrading_gym.rollout import Player, Task, find_player
 from fintrading_gym.windows import CELLS
 
@@ -168,7 +169,7 @@ def test_a_run_that_tells_is_not_ranked_and_the_board_says_where():
     tells = Player("llm:tells", llm, Scripted(lambda messages: f"Tesla, I think. {BUY}"))
     silent = Player("llm:silent", llm, Scripted(lambda messages: BUY))
     rows = [row for _, row, _ in board.run([(tells, TASK), (silent, TASK)])]
-    standings = {standing.agent: standing for standing in board.rank(rows)}
+    standings = {standing.agent: standing for standing in rank(rows)}
     assert standings["llm:silent"].rank == 1
     assert standings["llm:tells"].rank is None
     assert standings["llm:tells"].why == (

@@ -11,7 +11,19 @@ ROOT = Path(__file__).resolve().parent.parent
 # From the top to the ground: a package may import itself and what stands right of it.
 ORDER = ("benchmarks", "fintrading_eval", "fintrading_agents", "fintrading_gym")
 CLIENTS = ("openai", "tenacity", "genai_prices", "xllamacpp")
-HEAVY = ("pandas", "matplotlib", "torch", "stable_baselines3", "typer", "rich", "yfinance", "numba", *CLIENTS)
+HEAVY = (
+    "pandas",
+    "matplotlib",
+    "torch",
+    "stable_baselines3",
+    "typer",
+    "rich",
+    "yfinance",
+    "numba",
+    "scipy",
+    "arch",
+    *CLIENTS,
+)
 # Inside the game: what each of the low modules may import of the package.
 GROUND = {
     "errors": set(),
@@ -22,6 +34,7 @@ GROUND = {
     "worlds": {"errors", "windows"},
     "observations": {"masking", "windows"},
     "ledger": {"metrics", "replies"},
+    "inference": {"errors"},
 }
 
 
@@ -78,6 +91,12 @@ def test_importing_the_game_costs_little_beside_gymnasium():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ast.literal_eval(done.stdout) == ["fintrading_gym"]
+
+
+def test_importing_the_statistics_loads_no_library_of_statistics():
+    code = "import sys, fintrading_gym.statistics; print([m for m in ('scipy', 'arch') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_importing_the_seat_loads_no_model_client():

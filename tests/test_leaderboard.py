@@ -1,4 +1,4 @@
-"""Which episodes are played, and how they are ranked."""
+"""Which episodes are played, and the row that each becomes."""
 
 import threading
 import time
@@ -7,29 +7,15 @@ from typing import ClassVar
 import pytest
 
 from fintrading_gym.errors import RunStopped
-from fintrading_gym.leaderboard import by_world, plan, rank, run
+from fintrading_gym.leaderboard import plan, run
 from fintrading_gym.metrics import earned, hindsight, luck
 from fintrading_gym.observations import PERSONAS
 from fintrading_gym.rollout import Player, Task, Traits, find_player
-from fintrading_gym.windows import CELLS, EVALUATION
+from fintrading_gym.windows import CELLS
 
 TASKS = [
     Task(cell, persona, seed) for cell in ("tsla_main", "nvda_bull_2023") for persona in PERSONAS for seed in range(2)
 ]
-
-
-def _row(agent, score, cell="a", **more):
-    numbers = dict.fromkeys(("cumulative_return", "excess", "regret", "luck", "sharpe_ratio", "max_drawdown"), 0.0)
-    return {
-        "agent": agent,
-        "world": "real",
-        "cell": cell,
-        "score": score,
-        "coverage": 1.0,
-        "failure": None,
-        **numbers,
-        **more,
-    }
 
 
 def test_what_a_player_ignores_is_not_played_again():
@@ -66,6 +52,9 @@ def test_a_row_tells_the_task_the_numbers_and_where_they_come_from():
         "spy_bear_2022", 50, "keep", "close", 1.0,
     )  # fmt: skip
     assert row["data_sha256"] == CELLS["spy_bear_2022"].load().sha256
+    assert (row["ticker"], row["first_day"], row["last_day"]) == ("SPY", "2022-01-03", "2022-03-16")
+    assert row["ranked"] is True
+    assert sum(row["log_returns"]) == pytest.approx(row["cumulative_return"])
     assert row["coverage"] == 1.0
     assert row["excess"] == pytest.approx(row["cumulative_return"] - row["buy_and_hold"])
     assert row["buy_share"] + row["hold_share"] + row["sell_share"] == pytest.approx(1)
@@ -74,48 +63,6 @@ def test_a_row_tells_the_task_the_numbers_and_where_they_come_from():
 def test_doing_nothing_scores_0708():
     ((_, row, _),) = run([(find_player("flat"), Task())])
     assert row["score"] == pytest.approx((0.5 + 1 / 3 + 1 + 1) / 4)
-
-
-def test_agents_are_ranked_by_their_mean_score_and_equals_share_a_rank():
-    rows = [_row("c", 0.5), _row("a", 0.9), _row("a", 0.3, "b"), _row("b", 0.6), _row("d", 0.1)]
-    assert [(s.agent, s.rank) for s in rank(rows)] == [("a", 1), ("b", 1), ("c", 3), ("d", 4)]
-    assert rank(rows)[0].cells == {"a": 0.9, "b": 0.3}
-    assert [s.spread for s in rank(rows)] == [pytest.approx(0.6 / 2**0.5), None, None, None]
-
-
-def test_who_knows_the_future_fails_or_does_not_decide_is_shown_without_a_rank():
-    rows = [
-        _row("oracle", 1.0),
-        _row("model", 0.4),
-        _row("absent", 0.8, coverage=0.9499),
-        _row("broken", 0.7),
-        {**_row("broken", None), "failure": "day 3: OSError: gone"},
-        {
-            "agent": "dead",
-            "world": "real",
-            "cell": "a",
-            "score": None,
-            "coverage": 0.0,
-            "failure": "before day 1: no key",
-        },
-    ]
-    standings = {s.agent: s for s in rank(rows, unranked=["oracle"])}
-    assert [s.agent for s in rank(rows, ["oracle"]) if s.rank] == ["model"]
-    assert standings["oracle"].why == "knows the future"
-    assert standings["absent"].why == "decided only 95% of its days, and 95% are needed"
-    assert standings["broken"].why == "1 of 2 episodes failed (day 3: OSError: gone)"
-    assert standings["dead"].means == {}
-
-
-def test_each_world_has_a_board_of_its_own():
-    rows = [_row("a", 0.5), _row("b", 0.6), {**_row("a", 0.9), "world": "mirror"}]
-    assert {world: [s.agent for s in rank(its)] for world, its in by_world(rows).items()} == {
-        "real": ["b", "a"],
-        "mirror": ["a"],
-    }
-    with pytest.raises(ValueError, match=r"worlds \['real', 'mirror'\] make no one board"):
-        rank(rows)
-    assert rank([]) == []
 
 
 def test_worlds_and_identity_stand_in_the_rows_and_are_played_apart():
@@ -222,13 +169,3 @@ def test_facts_of_an_agent_are_columns_of_its_row():
 
     ((_, row, _),) = run([(Player("telling", lambda task: Telling()), Task())])
     assert (row["model"], row["tokens_in"]) == ("m", 7)
-
-
-def test_the_whole_first_board_ranks_seven_and_shows_the_oracle():
-    names = ["buy_and_hold", "short_and_hold", "flat", "random", "momentum", "mean_reversion", "sma_cross", "oracle"]
-    players = [find_player(name) for name in names]
-    rows = [row for _, row, _ in run(plan(players, [Task(cell) for cell in EVALUATION]))]
-    standings = rank(rows, [p.name for p in players if not p.traits.ranked])
-    assert [s.rank for s in standings] == [1, 2, 3, 4, 5, 6, 7, None]
-    assert standings[-1].agent == "oracle"
-    assert standings[-1].means["regret"] == pytest.approx(0, abs=1e-9)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conftest import table_of, two_futures
 
-from fintrading_agents.linear import PENALTY, fit
+from fintrading_agents.linear import HYPERPARAMETERS, fit
 from fintrading_agents.spans import training_days
 from fintrading_gym.env import market_returns
 from fintrading_gym.errors import DataError
@@ -34,7 +34,7 @@ def test_its_coefficients_are_those_of_least_squares_with_a_row_of_penalty_for_e
     penalised = np.vstack([z, np.sqrt(penalty * len(y)) * np.eye(z.shape[1])])
     expected = np.linalg.lstsq(penalised, np.concatenate([y - y.mean(), np.zeros(z.shape[1])]))[0]
 
-    ((weights, bias),) = fit(task, penalty).layers
+    ((weights, bias),) = fit(task, {"penalty": penalty}).layers
     np.testing.assert_allclose(weights[2, :-OWN][varies], expected / x[:, varies].std(axis=0), rtol=2e-4, atol=1e-7)
     predicted = weights[2, :-OWN] @ x.T + bias[2]
     np.testing.assert_allclose(predicted, z @ expected + y.mean(), atol=1e-6)
@@ -72,5 +72,13 @@ def test_a_window_with_too_little_before_it_is_refused():
     assert episode.failure.startswith("before day 1: DataError")
 
 
-def test_its_penalty_is_recorded():
-    assert fit(Task()).recipe["hyperparameters"] == {"penalty": PENALTY}
+def test_its_penalty_is_recorded_and_until_when_it_was_chosen():
+    assert fit(Task()).recipe["hyperparameters"] == HYPERPARAMETERS
+    assert fit(Task()).facts["selected_until"] == HYPERPARAMETERS["selected_until"]
+    assert fit(Task(), {"penalty": 1.0}).facts["selected_until"] is None
+
+
+def test_it_is_not_judged_on_days_that_helped_to_choose_its_penalty():
+    told = find_player("linear").play(Task("TSLA:2021-12-31:2022-03-31")).failure
+    assert "hyperparameters of this linear policy were chosen on days up to 2021-12-31" in told
+    assert find_player("linear").play(Task("TSLA:2022-01-03:2022-03-31")).failure is None

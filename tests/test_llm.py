@@ -19,6 +19,7 @@ from fintrading_agents.models import ModelFailure, Reply, Scripted, Usage, fault
 from fintrading_agents.models import client as client_module
 from fintrading_gym import leaderboard as board
 from fintrading_gym.errors import RunStopped
+from fintrading_gym.ranking import rank
 from fintrading_gym.replies import REASONS, Decision
 from fintrading_gym.rollout import Player, Task, find_player
 from fintrading_gym.windows import EVALUATION
@@ -384,7 +385,7 @@ def test_a_failing_model_fails_its_episodes_and_the_rules_play_on(options):
     assert [row["failure"] is None for row in rows] == [False] * 12 + [True] * 4
     assert "bad_key" in rows[0]["failure"]
     assert len(stub.requests) == 1 + 12
-    assert board.rank([*rows])[-1].why.startswith("12 of 12 episodes failed")
+    assert rank([*rows])[-1].why.startswith("12 of 12 episodes failed")
 
 
 @needs_client

@@ -177,6 +177,15 @@ def test_it_is_deterministic_and_the_order_of_companies_does_not_matter(text, or
     assert "Doe2" not in told[0]
 
 
+def test_the_tokens_of_a_text_and_their_names_are_told_for_readers():
+    entity_map = EntityMap("TSLA", days=("2022-10-05", "2022-10-06"), scale=0.5)
+    text = entity_map.neuter("Tesla (TSLA) fell to $200 on October 6, 2022 and in May 2019.")
+    names = entity_map.names(f"**Company 1** {text} Company-999 and Date-0001")
+    told = {"Date-0001": "2022-10-05", "Date-0002": "2022-10-06", "Date-5001": "2019-05"}
+    assert names == {"Company-001": "Tesla, Inc.", **told}
+    assert EntityMap("TSLA", identity="real").names(text) == {}
+
+
 def test_it_is_the_same_in_another_process():
     text = "Apple and Alphabet; Tim Cook; Technology; 2024-03-14, Q1 2023"
     code = f"from fintrading_agents.neutering import EntityMap; print(EntityMap('AAPL').neuter({text!r}))"

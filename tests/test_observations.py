@@ -116,7 +116,7 @@ def test_the_text_space_has_room_for_every_lookback(lookback):
 
 @given(price=st.floats(1e-12, 1e15))
 def test_a_price_keeps_four_digits_however_small_it_is(price):
-    assert float(view._price(price)) == pytest.approx(price, rel=6e-4)
+    assert float(view.price_text(price)) == pytest.approx(price, rel=6e-4)
 
 
 def test_personas_say_what_their_names_say():

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fintrading_gym import replies
-from fintrading_gym.replies import ACTIONS, KEYS, LIMIT, REASONS, REPAIRS, WARNINGS, Decision, parse
+from fintrading_gym.replies import ACTIONS, KEYS, LIMIT, REASONS, REPAIRS, WARNINGS, Decision, parse, prose
 
 SHAPES = [json.loads(line) for line in Path(__file__).with_name("replies.jsonl").read_text("utf-8").splitlines()]
 BUY, SELL, HOLD = (json.dumps({"action": word}) for word in ("buy", "sell", "hold"))
@@ -24,6 +24,7 @@ def assert_lawful(decision):
     assert (decision.reason == "") == (decision.action is not None)
     assert decision.action or decision.reason in REASONS
     assert decision.confidence is None or 0 <= decision.confidence <= 1
+    assert decision.target_price is None or 0 < decision.target_price < float("inf")
     assert [name for name in REPAIRS if name in decision.repaired] == list(decision.repaired)
     assert [name for name in WARNINGS if name in decision.warnings] == list(decision.warnings)
 
@@ -243,8 +244,8 @@ def test_a_cut_off_outer_object_is_truncated_whatever_it_holds(text):
 
 
 def test_braces_and_brackets_in_prose_cut_nothing_off():
-    for prose in ("{x}", "{don't}", "[0, 1)", "[No response]", "{it's", "}"):
-        assert parse(f"{prose} {BUY}").action == ("buy" if prose != "{it's" else None)
+    for words in ("{x}", "{don't}", "[0, 1)", "[No response]", "{it's", "}"):
+        assert parse(f"{words} {BUY}").action == ("buy" if words != "{it's" else None)
     assert parse(f"{{don't}} {BUY} It's so.").action == "buy"
     assert parse(f"[{BUY} So be it.").action == "buy"
 
@@ -407,6 +408,78 @@ def test_two_confidences_for_one_decision_are_none():
 def test_a_confidence_beside_the_wrapper_belongs_to_the_decision():
     assert parse('{"decision": {"action": "buy"}, "confidence": 0.7}').confidence == 0.7
     assert parse('{"TSLA": {"action": "buy", "confidence": 0.6}, "confidence": 0.7}').confidence == 0.6
+
+
+PRICES = {"104.2": 104.2, "7": 7, '"$1,234.50"': 1234.5, '"$ 99"': 99, '" 104.20 "': 104.2, "1e2": 100, "null": None}
+
+
+@pytest.mark.parametrize(("raw", "price"), PRICES.items(), ids=ascii)
+def test_a_target_price_is_read_from_numbers_and_from_text(raw, price):
+    decision = parse(f'{{"action": "buy", "target_price": {raw}}}')
+    assert (decision.action, decision.target_price, decision.warnings) == ("buy", price, ())
+
+
+@pytest.mark.parametrize(
+    ("raw", "warning"),
+    [(raw, "target_price_not_positive") for raw in ("0", "-3", "0.00", '"$0.00"', '"-1"')]
+    + [(raw, "target_price_unreadable") for raw in ("NaN", "Infinity", "1e999", "true", '"high"', '"1,23"', "[1]")]
+    + [(raw, "target_price_unreadable") for raw in ('"inf"', '"100-120"', '"EUR 5"', '"1_000"', '""')],
+)
+def test_a_target_price_that_is_none_is_never_a_default(raw, warning):
+    decision = parse(f'{{"action": "buy", "target_price": {raw}}}')
+    assert (decision.action, decision.target_price, decision.warnings) == ("buy", None, (warning,))
+    assert_lawful(decision)
+
+
+def test_two_target_prices_for_one_decision_are_none_and_the_confidence_stays():
+    two = '{"action": "buy", "target_price": 5, "confidence": 0.5} {"action": "buy", "target_price": 6}'
+    assert (parse(two).target_price, parse(two).confidence) == (None, 0.5)
+    assert parse(two).warnings == ("target_price_conflict",)
+    wrapped = '{"decision": {"action": "buy", "target_price": 5}, "target_price": 6, "confidence": 1}'
+    assert (parse(wrapped).target_price, parse(wrapped).confidence) == (5, 1)
+
+
+# -------------------------------------------------------------------------------------------------- prose
+
+
+@pytest.mark.parametrize(
+    ("reply", "text"),
+    [
+        ("  Shares rose 3 %.\n", "Shares rose 3 %."),
+        ("<think>hm</think>Shares rose.", "Shares rose."),
+        ("hm</think>Shares rose.", "Shares rose."),
+        ("<|channel|>analysis<|message|>hm<|end|><|channel|>final<|message|>Shares rose.", "Shares rose."),
+        ({"content": "cut of", "finish_reason": "length", "reasoning_content": "hm"}, "cut of"),
+        (
+            {"content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Shares rose."}]},
+            "Shares rose.",
+        ),
+    ],
+)
+def test_prose_is_what_a_reply_says_without_its_reasoning(reply, text):
+    assert prose(reply) == (text, "")
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ("", "empty"),
+        (" \n\ufeff", "empty"),
+        ({"content": None}, "empty"),
+        ("<think>cut off in the mid", "only_reasoning"),
+        ({"content": "", "reasoning_content": "hm"}, "only_reasoning"),
+        ({"content": "x", "refusal": "I will not."}, "refusal"),
+        ({"content": [{"type": "refusal", "refusal": "I will not."}]}, "refusal"),
+        ({"content": "x", "finish_reason": "content_filter"}, "filtered"),
+        ("x" * (LIMIT + 1), "too_long"),
+        ({"content": 3}, "error"),
+        ({"role": "assistant"}, "error"),
+        (None, "error"),
+    ],
+)
+def test_prose_that_is_none_says_why(reply, reason):
+    assert prose(reply) == ("", reason)
+    assert reason in REASONS
 
 
 # ------------------------------------------------------------------------------------------------- messages

@@ -16,7 +16,7 @@ from fintrading_agents import rl
 from fintrading_agents.policies import PolicyError, cached, load, save
 from fintrading_agents.spans import training_days
 from fintrading_gym.errors import DataError, MissingExtra, UnknownName
-from fintrading_gym.leaderboard import played
+from fintrading_gym.leaderboard import plan, played
 from fintrading_gym.observations import market_rows
 from fintrading_gym.rollout import Task, find_player, rollout
 from fintrading_gym.windows import CELLS
@@ -104,7 +104,14 @@ def test_a_training_reports_how_it_goes_and_writes_a_log_where_it_is_told(tmp_pa
     assert min(rates) > 0
     assert np.isnan(returns[0])  # no episode has ended yet
     assert np.isfinite(returns[-1])
-    assert list((tmp_path / "logs").rglob("events.out.tfevents.*"))
+    assert list((tmp_path / "logs/ppo-seed0_1").glob("events.out.tfevents.*"))
+
+
+@LEARNS
+def test_without_tensorboard_the_error_is_the_line_that_installs_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(rl, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"TensorBoard's log needs .*fintrading-gym\[rl\]"):
+        rl.train("ppo", Task(), tensorboard=tmp_path)
 
 
 @LEARNS
@@ -113,6 +120,7 @@ def test_a_board_trains_what_it_lacks_once_and_its_row_tells_of_it(monkeypatch, 
     row, _ = played(find_player("ppo"), task)
     assert row["failure"] is None
     assert (row["seed"], row["policy_seed"], row["trained_until"]) == (1, 1, "2022-12-30")
+    assert row["selected_until"] == "2021-12-31"
     assert row["trained_on_sha256"] == task.window.load().sha256
     assert list((tmp_path / "cache/policies").iterdir()) == [cached(rl.recipe_for("ppo", task))]
 
@@ -120,6 +128,7 @@ def test_a_board_trains_what_it_lacks_once_and_its_row_tells_of_it(monkeypatch, 
     assert played(find_player("ppo"), task)[0] == row
     with pytest.raises(pytest.fail.Exception):
         rl.trained("ppo", Task("nvda_bull_2023", seed=2))
+    assert rl.trained("ppo", Task("nvda_bull_2023", seed=np.int64(1))).recipe["seed"] == 1
 
 
 @LEARNS
@@ -153,6 +162,34 @@ def test_every_algorithm_is_a_player_that_looks_at_the_seed_and_not_at_the_perso
     for algorithm in ALGORITHMS:
         player = find_player(algorithm)
         assert (player.traits.uses_persona, player.traits.uses_seed, player.traits.ranked) == (False, True, True)
+
+
+def test_a_stored_policy_is_played_once_for_all_seeds_and_a_trained_one_for_each():
+    tasks = [Task(persona=persona, seed=seed) for persona in ("adaptive", "risk_averse") for seed in range(5)]
+    for algorithm in ALGORITHMS:
+        assert len(plan([find_player(f"{algorithm}:policies/mine.npz")], tasks)) == 1
+        assert len(plan([find_player(algorithm)], tasks)) == 5
+    assert len(plan([find_player("linear")], tasks)) == 1
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_days_that_helped_to_choose_hyperparameters_are_not_played_and_nothing_is_trained_for_them(
+    algorithm, monkeypatch
+):
+    monkeypatch.setattr(rl, "train", lambda *_: pytest.fail("it was trained"))
+    told = find_player(algorithm).play(Task("TSLA:2021-12-31:2022-03-31")).failure
+    words = f"PolicyError: The hyperparameters of this {algorithm} policy were chosen on days up to 2021-12-31; window"
+    assert told.startswith(f"before day 1: {words}")
+
+
+@LEARNS
+def test_hyperparameters_of_ones_own_are_not_held_to_the_days_of_the_tables(tmp_path):
+    own = {name: value for name, value in rl.HYPERPARAMETERS["ppo"].items() if name != "selected_until"}
+    task = Task("TSLA:2021-12-31:2022-03-31")
+    save(rl.train("ppo", task, hyperparameters=own), tmp_path / "mine.npz")
+    episode = find_player(f"ppo:{tmp_path / 'mine.npz'}").play(task)
+    assert episode.failure is None
+    assert episode.facts["selected_until"] is None
 
 
 def test_what_cannot_be_trained_is_told_before_anything_is_loaded(monkeypatch):
@@ -192,7 +229,7 @@ def test_the_numbers_of_torchs_threads_are_left_as_they_were():
 
 @pytest.mark.slow
 @LEARNS
-@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])  # a2c earns half of it: 78 updates are too few for its step
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_policy_learns_a_market_whose_moves_are_known_a_day_ahead(algorithm, monkeypatch):
     monkeypatch.undo()  # the real hyperparameters
     task = Task(alternating(200, skip=100))

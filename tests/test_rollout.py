@@ -1,8 +1,10 @@
 """Episodes, and how agents are found."""
 
 import contextlib
+import json
 import sys
 import types
+from dataclasses import asdict
 from importlib.metadata import EntryPoint
 
 import gymnasium as gym
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 from fintrading_gym.errors import RunStopped, UnknownName
+from fintrading_gym.leaderboard import played
 from fintrading_gym.replies import Decision
 from fintrading_gym.rollout import Player, Task, Traits, find_player, registered, rollout
 from fintrading_gym.windows import CELLS
@@ -106,10 +109,19 @@ def test_a_tasks_settings_all_reach_its_environment():
     assert "volume" in Task().make().reset()[0]["text"]
 
 
-@pytest.mark.parametrize("seed", [-1, 1.5, "0", None])
+@pytest.mark.parametrize("seed", [-1, 1.5, "0", None, True])
 def test_a_tasks_seed_is_a_whole_number(seed):
     with pytest.raises(ValueError, match="is not a whole number >= 0"):
         Task(seed=seed)
+
+
+def test_numbers_of_numpy_make_the_task_that_pythons_make():
+    plain = Task(seed=3, timesteps=20, cost_bps=5.0, lookback=5)
+    numpys = Task(seed=np.int64(3), timesteps=np.int32(20), cost_bps=np.float32(5), lookback=np.uint8(5))
+    for task in (numpys, Task(seed=3, timesteps=20, cost_bps=5, lookback=5)):
+        assert repr(task) == repr(plain)
+        assert json.dumps(asdict(task)) == json.dumps(asdict(plain))
+    assert played(find_player("random"), numpys) == played(find_player("random"), plain)
 
 
 def test_the_seed_reaches_the_environment():
@@ -227,6 +239,10 @@ def test_an_agent_is_found_as_module_and_callable(monkeypatch):
     module.contrarian = lambda task: lambda observation: 0
     monkeypatch.setitem(sys.modules, "my_agents", module)
     assert find_player("my_agents:contrarian").play(Task(timesteps=2)).ledger.action == (0, 0)
+    module.constant = lambda task, argument: lambda observation: len(argument)
+    assert find_player("my_agents:constant:ab").argument == "ab"
+    assert find_player("my_agents:constant:a:b").argument == "a:b"
+    assert find_player("my_agents:constant:ab").play(Task(timesteps=2)).ledger.action == (2, 2)
 
 
 def test_a_factory_itself_is_a_player():

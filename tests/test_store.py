@@ -85,6 +85,15 @@ def test_another_option_file_or_agent_code_is_another_episode(tmp_path):
     assert recipe_of(rule, task) == recipe_of(rule, replace(task, persona="risk_averse", seed=2))
 
 
+def test_another_content_of_a_file_that_an_option_names_is_another_episode(tmp_path):
+    sources, keys = tmp_path / "news.jsonl", []
+    for text in ("one", "two"):
+        sources.write_text(json.dumps({"date": "2022-10-05", "kind": "news", "text": text}))
+        player = replace(find_player("committee:scripted/committee"), options={"sources": str(sources)})
+        keys.append(key_of(recipe_of(player, TASKS[0])))
+    assert keys[0] != keys[1]
+
+
 def test_an_agent_with_other_options_is_named_by_them():
     llm = find_player("llm:scripted/momentum")
     assert replace(llm, options={"context": "last", "in_flight": 3}).label == "llm:scripted/momentum"

@@ -24,6 +24,7 @@ from fintrading_gym.env import FILLS, HOLD_RULES, STARTS, FinMemTradingEnv
 from fintrading_gym.errors import MissingExtra, UnknownName
 from fintrading_gym.ledger import Ledger
 from fintrading_gym.vector_env import DRAWS, FinMemTradingVectorEnv
+from fintrading_gym.vector_infos import Ended
 from fintrading_gym.windows import CELLS
 
 SELL, HOLD, BUY = 0, 1, 2
@@ -125,6 +126,38 @@ def test_a_masked_reset_in_the_middle_begins_those_episodes_alone(mode):
             chosen = mask | over
             ours = batch.reset(seed=seed, options={"reset_mask": chosen})
             assert plain(ours) == plain(loop.reset(seed=seed, options={"reset_mask": chosen}))
+
+
+@pytest.mark.parametrize("compiled", COMPILED)
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_a_single_environment_stands_where_its_episode_does_and_moves_on_alone(mode, compiled):
+    cells = ["tsla_main", "TSLA:2022-10-06:2022-10-14", "spy_bear_2022"]  # episodes of 8, 6 and 8 decisions
+    game = {"timesteps": 8, "start": "random", "hold": "flat", "cost_bps": 3.0}
+    envs = FinMemTradingVectorEnv(5, cells, mode, compiled, **game)
+    sync = singles(5, cells, mode, **game)
+    assert envs.single(1).ledger() == Ledger()
+    generator = np.random.default_rng(0)
+    for each in (envs, sync):
+        each.reset(seed=2)
+    for _ in range(30):
+        ledgers = [each.unwrapped.ledger() for each in sync.envs]
+        assert [envs.single(k).ledger() for k in range(5)] == ledgers
+        over = np.array([each.unwrapped._day == each.unwrapped._end for each in sync.envs])
+        for k in np.flatnonzero(~over):
+            alone = envs.single(k)
+            observation = alone.step(BUY)[0]
+            assert len(alone.ledger().date) == len(ledgers[k].date) + 1
+            assert observation in alone.observation_space
+        if mode is AutoresetMode.DISABLED and over.any():
+            for each in (envs, sync):
+                each.reset(options={"reset_mask": over.copy()})
+            continue
+        actions = [[None, SELL, HOLD, BUY][k] for k in generator.integers(4, size=5)]
+        for each in (envs, sync):
+            each.step(actions)
+    assert envs.single(-1).ledger() == envs.single(4).ledger()
+    with pytest.raises(IndexError):
+        envs.single(5)
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
@@ -461,6 +494,26 @@ def test_a_wrong_seed_is_refused(seed, start):
     envs = gym.make_vec(ENV_ID, 3, start=start)
     with pytest.raises((ValueError, TypeError, gym.error.Error)):
         envs.reset(seed=seed)
+
+
+@pytest.mark.parametrize("seed", [np.int64(7), np.array([7, 8, 9]), [7, np.uint8(8), 9]])
+def test_seeds_of_numpy_are_those_of_python(seed):
+    given, plainly = (gym.make_vec(ENV_ID, np.int64(3), start="random") for _ in range(2))
+    assert plain(given.reset(seed=seed)) == plain(plainly.reset(seed=7))
+
+
+def test_a_copy_of_infos_is_as_late_as_they_are(monkeypatch):
+    computed = []
+    score = Ended.score
+    monkeypatch.setattr(Ended, "score", lambda ended, n: computed.append(n) or score(ended, n))
+    envs = gym.make_vec(ENV_ID, 2, timesteps=1)
+    envs.reset(seed=0)
+    infos = envs.step([BUY, SELL])[4]
+    copy = infos.copy()
+    copy["mine"] = 1
+    assert computed == []
+    assert copy["score"].tolist() == infos["score"].tolist()
+    assert "mine" not in infos
 
 
 def test_options_are_left_as_they_were_given():

@@ -1,5 +1,6 @@
 """The sub-commands of `fintrading` that the players bring."""
 
+from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fintrading_agents.policies import cached, save, title
+from fintrading_agents.policies import cached, refuse_unfit, save, title
 from fintrading_agents.rl import HYPERPARAMETERS, recipe_for
 from fintrading_agents.rl import train as learn
 from fintrading_gym.cli import CostBps, Fill, Hold
@@ -17,7 +18,7 @@ from fintrading_gym.rollout import Task
 BAR = (
     TextColumn("{task.description}"),
     BarColumn(),
-    TextColumn("{task.fields[fps]:,.0f} steps/s, mean return {task.fields[mean]:+.3f}"),
+    TextColumn("{task.fields[told]}"),
     TimeRemainingColumn(),
 )
 
@@ -45,19 +46,18 @@ def train(
     tasks[0].make(observation="vector").close()  # a wrong setting fails before the first training
     others = tuple(name.strip() for name in tickers.split(",") if name.strip())
     recipes = [recipe_for(algorithm, task, others, chosen) for task in tasks]
+    refuse_unfit(recipes[0], tasks[0])  # what may not play the cell is not trained for it
     paths = [out / f"{title(recipe)}.npz" if out else cached(recipe) for recipe in recipes]
     paths[0].parent.mkdir(parents=True, exist_ok=True)  # one that cannot be written fails before the first training
     with Progress(*BAR, console=Console(stderr=True), transient=True) as progress:
         for task, path in zip(tasks, paths, strict=True):
-            bar = progress.add_task(f"{algorithm} seed {task.seed}", total=chosen["steps"], fps=0.0, mean=0.0)
+            bar = progress.add_task(f"{algorithm} seed {task.seed}", total=chosen["steps"], told="")
 
             def report(done: int, fps: float, mean: float, bar: Any = bar) -> None:
-                progress.update(bar, completed=done, fps=fps, mean=mean)
+                told = "no episode has ended" if isnan(mean) else f"mean return {mean:+.3f}"
+                progress.update(bar, completed=done, told=f"{fps:,.0f} steps/s, {told}")
 
             policy = learn(algorithm, task, others, chosen, report, tensorboard)
             save(policy, path)
-            shown = progress.tasks[bar].fields
-            print(
-                f"{algorithm}:{path}   {shown['fps']:,.0f} steps/s,"
-                f" mean return {shown['mean']:+.3f} in training, learned until {policy.last_day}"
-            )
+            told = progress.tasks[bar].fields["told"]
+            print(f"{algorithm}:{path}   {told} in training, learned until {policy.last_day}")

@@ -1,5 +1,8 @@
 """The linear baseline: what a ridge regression makes of the vector view, so that a network has something to beat."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from fintrading_agents.policies import Policy, recipe_of, refuse_unfit
@@ -11,18 +14,21 @@ from fintrading_gym.replies import ACTIONS
 from fintrading_gym.rollout import Agent, Task, Traits
 from fintrading_gym.windows import Floats, Window
 
-PENALTY = 1e-3  # chosen as the hyperparameters in rl.py are
+# As those of rl.py, and chosen with them. So small a penalty only breaks ties between columns that say the same.
+HYPERPARAMETERS = {"penalty": 1e-5, "selected_until": "2021-12-31"}
 
 
 def linear(task: Task) -> Agent:
     """Ridge regression of the next day's return on the days shown, fitted on the days before the window."""
-    return fit(task)
+    policy = fit(task)
+    refuse_unfit(policy.recipe, task)
+    return policy
 
 
 linear.traits = Traits(uses_persona=False, uses_seed=False)  # type: ignore[attr-defined]
 
 
-def fit(task: Task, penalty: float = PENALTY) -> Policy:
+def fit(task: Task, hyperparameters: Mapping[str, Any] = HYPERPARAMETERS) -> Policy:
     """Regress what a new position earns on the market's columns of the vector view; buy where that is positive.
 
     Minimises mean((y - a - Z b)^2) + penalty |b|^2 over the training days, Z being the columns brought to
@@ -31,7 +37,7 @@ def fit(task: Task, penalty: float = PENALTY) -> Policy:
 
     Args:
         task: what is to be played; trained on are its ticker's days before its window.
-        penalty: of the squared coefficients.
+        hyperparameters: `penalty`, of the squared coefficients.
 
     Raises:
         DataError: there are too few days before the window.
@@ -42,7 +48,7 @@ def fit(task: Task, penalty: float = PENALTY) -> Policy:
     mean, deviation = x.mean(axis=0), x.std(axis=0)
     scale = np.where(deviation > 1e-9, deviation, np.inf)  # a constant column gets the coefficient 0
     z = (x - mean) / scale
-    gram = z.T @ z / len(y) + penalty * np.eye(z.shape[1])
+    gram = z.T @ z / len(y) + hyperparameters["penalty"] * np.eye(z.shape[1])
     slope = np.linalg.solve(gram, z.T @ (y - y.mean()) / len(y)) / scale
 
     weights = np.zeros((len(ACTIONS), len(columns(task.lookback))), np.float32)
@@ -50,9 +56,7 @@ def fit(task: Task, penalty: float = PENALTY) -> Policy:
     for action, sign in ((BUY, 1), (SELL, -1)):  # hold stays at 0, between the two
         weights[action, : slope.size] = sign * slope
         bias[action] = sign * (y.mean() - mean @ slope)
-    policy = Policy(recipe_of("linear", {"penalty": penalty}, days, task), ((weights, bias),))
-    refuse_unfit(policy, task)
-    return policy
+    return Policy(recipe_of("linear", hyperparameters, days, task), ((weights, bias),))
 
 
 def _pairs(window: Window, task: Task) -> tuple[Floats, Floats]:

@@ -16,15 +16,17 @@ from fintrading_gym.rollout import Task
 # What never changes stands first, so that an endpoint can reuse its work on it from day to day.
 SYSTEM = """\
 You trade one stock. Each day you are shown the market up to that day's close, and you take one decision:
+{rules}
+
+Answer with one JSON object and nothing else: {{"action": "buy"}}, {{"action": "sell"}} or {{"action": "hold"}}."""
+
+RULES = """\
 buy: be long, whatever you held
 sell: be short, whatever you held
 hold: {hold}
 {fill} Until the next one a long position earns the stock's return, a short one its opposite{costs}.
 
-{persona}
-
-Answer with one JSON object and nothing else: {{"action": "buy"}}, {{"action": "sell"}} or {{"action": "hold"}}."""
-
+{persona}"""
 HOLDS = {"keep": "keep the position you have", "flat": "have no position until the next decision"}
 FILLS = {
     "close": "It is carried out at the close that you are shown.",
@@ -48,7 +50,7 @@ FORM = Form(
     },
     SMALL["grammar"],
 )
-PROMPTS = (SYSTEM, HOLDS, FILLS, COSTS, PERSONAS, NUDGE, REASONS, FORM.schema, FORM.grammar)
+PROMPTS = (SYSTEM, RULES, HOLDS, FILLS, COSTS, PERSONAS, NUDGE, REASONS, FORM.schema, FORM.grammar)
 PROMPT_SHA256 = hashlib.sha256(json.dumps(PROMPTS).encode()).hexdigest()
 
 OPTIONS = ("context", "max_nudges")
@@ -114,9 +116,14 @@ llm.shared = model_shared("llm", OPTIONS, _check)  # type: ignore[attr-defined]
 
 
 def system_prompt(task: Task) -> str:
-    """The rules of the task and the persona: all that does not change from day to day."""
+    """All that does not change from day to day."""
+    return SYSTEM.format(rules=rules(task))
+
+
+def rules(task: Task) -> str:
+    """What a decision does on this task, and the persona."""
     costs = COSTS.format(task.cost_bps) if task.cost_bps else ""
-    return SYSTEM.format(hold=HOLDS[task.hold], fill=FILLS[task.fill], costs=costs, persona=PERSONAS[task.persona])
+    return RULES.format(hold=HOLDS[task.hold], fill=FILLS[task.fill], costs=costs, persona=PERSONAS[task.persona])
 
 
 def days_shown(context: str) -> int | None:

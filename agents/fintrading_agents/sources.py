@@ -1,6 +1,7 @@
 """What a user brings beside prices: news, filings and the like, each from the day at whose close it was known."""
 
 import datetime
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from os import PathLike
@@ -68,6 +69,11 @@ def known(items: Iterable[Item], day: str) -> tuple[list[Item], int]:
     items = list(items)
     seen = sorted((item for item in items if item.date and item.date <= day), key=lambda item: item.date or "")
     return seen, len(items) - len(seen)
+
+
+def fingerprint(items: Iterable[Item]) -> str:
+    """The sha256 of items: equal where an agent was given the same."""
+    return hashlib.sha256(json.dumps(list(items)).encode()).hexdigest()
 
 
 def _item(line: str, where: str) -> Item:

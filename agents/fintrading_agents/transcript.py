@@ -91,6 +91,14 @@ class Transcript:
             told += NUDGE.format(reason=REASONS[decision.reason])
         return decision
 
+    def names(self) -> dict[str, str]:
+        """What the tokens in today's calls stand for, for people: texts are kept as they were sent."""
+        told: dict[str, str] = {}
+        for call in self.log[-1]["calls"]:
+            for text in (*(message["content"] for message in call["messages"]), call.get("content")):
+                told |= self.entity_map.names(text) if isinstance(text, str) else {}
+        return dict(sorted(told.items()))
+
     @property
     def facts(self) -> dict[str, Any]:
         """What the episode's row tells of the model.

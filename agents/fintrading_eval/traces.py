@@ -141,6 +141,6 @@ def import_traces(
         cli.write_csv(csv_file, played)
     if json_file:
         cli.write_json(json_file, played)
-    tables.print_boards(played, [Player(name, llm) for name in dict.fromkeys(row["agent"] for row in played)])
+    tables.print_boards(played)
     if any(row["failure"] for row in played):
         cli.fail("some episodes failed; the table says which")

@@ -14,8 +14,9 @@ from fintrading_agents.models import Model
 from fintrading_agents.models.local import SETTINGS as SMALL
 from fintrading_gym import __version__
 from fintrading_gym.errors import RunStopped, lookup
-from fintrading_gym.leaderboard import AT_ONCE, MIN_COVERAGE
+from fintrading_gym.leaderboard import AT_ONCE
 from fintrading_gym.masking import ALIASES, IDENTITIES
+from fintrading_gym.ranking import MIN_COVERAGE
 from fintrading_gym.rollout import Episode, Player, Task
 from fintrading_gym.windows import EVALUATION, iso_date
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds between attempts, doubling, where the endpoint asks for none
+# Seconds between attempts, where the endpoint asks for none: see session.PAUSES.
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+RATE_LIMIT_STEP, OTHER_STEP = 10.0, 5.0
 
 CONNECT = 5.0  # seconds until a connection stands
 PREFLIGHT, PREFLIGHT_ATTEMPTS = 15.0, 2  # seconds in all, and of each request: whoever starts a run is waiting
@@ -258,7 +260,7 @@ class Client:
         settings = self._settings
         policy = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception(lambda fault: isinstance(fault, ModelFailure) and KINDS[fault.kind][0]),
-            wait=_pause,
+            wait=_PAUSES[settings.pauses],
             stop=tenacity.stop_after_attempt(settings.attempts) | tenacity.stop_before_delay(settings.patience),
             before_sleep=self._tell,
             reraise=True,
@@ -313,7 +315,7 @@ class Client:
             return reply
 
 
-def _pause(state: "tenacity.RetryCallState") -> float:
+def _growing(state: "tenacity.RetryCallState") -> float:
     import tenacity
 
     asked = _fault(state).retry_after
@@ -321,6 +323,16 @@ def _pause(state: "tenacity.RetryCallState") -> float:
         return asked
     doubling = tenacity.wait_exponential(multiplier=FIRST_PAUSE, max=LONGEST_PAUSE)
     return float((doubling + tenacity.wait_random(0, FIRST_PAUSE))(state))
+
+
+def _stepped(state: "tenacity.RetryCallState") -> float:
+    fault = _fault(state)
+    if fault.retry_after is not None:
+        return fault.retry_after
+    return RATE_LIMIT_STEP * state.attempt_number if fault.kind == "rate_limit" else OTHER_STEP
+
+
+_PAUSES = {"growing": _growing, "stepped": _stepped}
 
 
 def _fault(state: "tenacity.RetryCallState") -> ModelFailure:

@@ -76,10 +76,28 @@ def _recogniser(messages: Messages) -> str:
     return json.dumps({"action": "buy" if rises[day] else "sell"})
 
 
+def _committee(messages: Messages) -> str:
+    """Plays the stages of the committee: each cites figures that it is shown, and the last follows momentum."""
+    asked, shown = str(messages[0]["content"]), _last(messages)
+    close, momentum = (re.search(what, shown, re.M) for what in (r"^close ([\d.]+)", r"^3-day momentum: (\S+ %)"))
+    action = json.loads(_momentum(messages))["action"]
+    if '"target_price"' in asked and close:
+        target = float(close[1]) * {"buy": 1.02, "hold": 1.0, "sell": 0.98}[action]
+        return json.dumps({"action": action, "confidence": 0.6, "target_price": round(target, 2)})
+    if "TARGET PRICE" in asked and close:
+        return f"FINAL RECOMMENDATION: {action.upper()}\nCONFIDENCE: 60%\nTARGET PRICE: ${close[1]}"
+    if '{"action"' in asked:  # the seat, on a day without an analysis
+        return _momentum(messages)
+    if close and momentum:
+        return f"The close is {close[1]}, and the 3-day momentum {momentum[1]}."
+    return "Both sides cite the same figures, so neither wins."
+
+
 SCRIPTS: dict[str, Script] = {
     "buy": lambda messages: '{"action": "buy"}',
     "momentum": _momentum,
     "recogniser": _recogniser,
+    "committee": _committee,
     "prose": lambda messages: "I would rather buy than sell here.",
     "silent": lambda messages: "",
 }

@@ -20,6 +20,12 @@ from fintrading_gym.errors import RunStopped, lookup
 T = TypeVar("T")
 
 
+PAUSES = {
+    "growing": "half a second, doubled from one to the next, at most 30 seconds; and up to half a second by chance",
+    "stepped": "10, 20, 30 seconds and so on after a rate limit, 5 seconds after anything else",
+}
+
+
 @dataclass(frozen=True)
 class Settings:
     """How models are called in a run. The command line's flags have the same names."""
@@ -33,6 +39,7 @@ class Settings:
     prices: str | None = None  # a TOML table over the published prices; see prices.find_price
     in_flight: int = 12  # requests at a time to one endpoint
     attempts: int = 5  # of one call
+    pauses: str = "growing"  # between them, a key of PAUSES; what an endpoint asks for comes first
     timeout: float = 120.0  # seconds of one attempt
     patience: float = 600.0  # seconds of one call with its pauses
     token_limit: int | None = None  # of the whole run, input and output; None: no limit
@@ -41,6 +48,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         lookup("cache mode", self.cache, MODES)
+        lookup("kind of pauses", self.pauses, PAUSES)
         lookup("structured output", self.structured, {"auto": None, **STRUCTURED})
         if self.temperature is not None and not 0 <= self.temperature < float("inf"):
             raise ValueError(f"temperature={self.temperature!r} is not a number >= 0")

@@ -286,6 +286,13 @@ class EntityMap:
         """
         return text if self.identity == "real" else self._restoring.sub(self._restored, text)
 
+    def names(self, text: str) -> dict[str, str]:
+        """The tokens in a text, spelt right, and what each is restored to."""
+        if self.identity == "real":
+            return {}
+        found = (tokens.read(match) for match in self._restoring.finditer(text) if match["kind"] or match["offset"])
+        return {token: self._names[token] for token in found if token in self._names}
+
     def _restored(self, match: re.Match[str]) -> str:
         part = match.groupdict()
         if part.get("money"):
