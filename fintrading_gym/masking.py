@@ -110,3 +110,11 @@ def on_grid(positive: Floats, step: float) -> Floats:
 def own_return(cumulative: float, identity: str) -> float:
     """The agent's own return as the views show it: exact, it would tell each day's price change."""
     return round(cumulative / RETURN_STEP) * RETURN_STEP if identity == "coarse" else cumulative
+
+
+def own_returns(cumulative: Floats, identity: str) -> Floats:
+    """`own_return` of many agents."""
+    if identity != "coarse":
+        return cumulative
+    rounded: Floats = np.round(cumulative / RETURN_STEP) * RETURN_STEP + 0.0  # which turns -0.0 into 0.0
+    return rounded

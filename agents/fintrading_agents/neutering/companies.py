@@ -23,6 +23,9 @@ GLUED = (
     r"(?:(?<=[^\W_]{3}[A-Za-z])\d{1,15}(?:[CP]\d{8})?|(?<=[^\W_]{3}[a-z])(?:[A-Z][a-z]+)+\d{0,4})?"
 )
 ONE_OF_A_SECTOR = r"(?=[\s-]{1,2}(?:sector|industr|stocks?|shares|compan|names|firms|giants?|makers?|etfs?|funds?))"
+EXCHANGES = (
+    r"(?:NYSE(?:\s?(?:American|Arca|MKT|ARCA))?|(?:NASDAQ|Nasdaq)(?:[GC][SM])?|NYSEARCA|AMEX|ARCA|BATS|CBOE|OTC|LSE|TSX|XNYS|XNAS)"
+)
 
 
 class Ambiguous(ValueError):  # noqa: N818 - reads as a sentence where it is raised and caught
@@ -172,6 +175,14 @@ def alternation(more: tuple[Company, ...], played: tuple[str, ...]) -> tuple[str
             inner.append(f"{second}(?:{'|'.join(pattern for _, pattern in longest_first)})")
         tried.append(f"{first}(?:{'|'.join(inner)})")
     return "|".join(tried), "|".join(sorted(marked, key=len, reverse=True))
+
+
+def ticker_with_a_mark(tickers: str) -> str:
+    """Tickers behind "$" or an exchange, or before one as news agencies write it: "(F.N)", "F US Equity", "F:US"."""
+    agency = r"(?<=[(\[<])(?:TICKERS)(?=\.(?:N|O|OQ|K|A|P|L|DE|PA|T|HK|TO|SW)[)\]>,])"
+    terminal = r"(?:TICKERS)(?=\sU[SNQW]\sEquity|:US(?![^\W_])|\sUS\))"
+    ways = rf"(?P<mark>\$)(?P<cash>(?i:TICKERS))|(?P<where>{EXCHANGES}\s?:\s?)(?P<ticker>TICKERS)"
+    return rf"(?:{ways}|(?P<quoted>{agency}|{terminal}))(?![^\W_])".replace("TICKERS", tickers)
 
 
 def _spellings(alias: str, entity: Entity, begun: int) -> Iterable[str]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fintrading_agents.neutering import dates, tokens
+from fintrading_agents.neutering.amounts import AMOUNTS, COUNT, MONEY, NUMBER, PRICED, with_prices
 from fintrading_agents.neutering.companies import (
     GLUED,
     SUFFIX,
@@ -22,6 +23,7 @@ from fintrading_agents.neutering.companies import (
     key,
     owners,
     table,
+    ticker_with_a_mark,
     tidied,
 )
 from fintrading_gym.masking import DATED, PRICE_STEP, SCALED, find_identity, mask, on_grid
@@ -30,42 +32,7 @@ from fintrading_gym.windows import iso_date
 
 OUTSIDE = 5001  # dates that are no trading day of the calendar are numbered from here on
 
-NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
-_DECIMAL = r"\d+(?:,\d{3})*\.\d+"
-_RANGE = rf"{NUMBER}(?:\s?[-\u2013\u2014]\s?{NUMBER}(?![-\u2013\u2014]?\d))?"
-_CURRENCY = r"(?:USD|EUR|GBP|JPY|CAD|dollars?|euros?|pounds|yen|cents)"
-# An amount or a range of them, and the word that makes it another thing than the price of a share.
-MONEY = (
-    rf"(?P<money>(?=[$€£¥\dUEGJCAH])(?:(?:US|C|A|HK)?[$€£¥]\s?{_RANGE}|(?:USD|EUR|GBP|JPY|CAD)\s?{_RANGE}"
-    rf"|(?<![\w.,]){_RANGE}(?=\s?{_CURRENCY}(?![^\W_]))))"
-    r"(?P<large>[-\s]?(?:thousand|million|billion|trillion|mln|mn|bn|tn|[KMBTkmb])(?![^\W_]))?"
-)
-# A number with decimals, and no currency, behind a word that says it is a price.
-PRICED = (
-    r"(?P<cue>(?=[A-Za-z])(?i:clos(?:e[ds]?|ing)|opens?|opened|opening|trad(?:ed|es|ing)|prices?|priced|targets?|pt|highs?"
-    r"|lows?|bid|ask|strike|support|resistance|settled|ended|finished|average|sma|ema|vwap)(?![^\W_])[\"']?\s?[:=]?\s?"
-    r"(?i:(?:price|level|at|of|to|near|around|above|below|from|is|was|raised|lifted|cut|lowered)\s){0,3})"
-    rf"(?P<bare>{_DECIMAL}(?:\s?[-\u2013\u2014]\s?{NUMBER}|\s(?:to|from|and|or|vs\.?)\s{_DECIMAL})?)"
-    r"(?![\d-]|[.,]\d|\s?%|\s?(?:per\s?cent|points?|pts|bps|x|times|thousand|million"
-    r"|billion|trillion|mln|mn|bn|tn)(?![^\W_]))"
-)
-# Numbers that may look like a year and count something; and the days of the masked view.
-COUNT = (
-    rf"(?P<count>(?<![\w.,]){NUMBER}\s(?:shares|points|employees|people|workers|jobs|stores|units|basis|bps|percent)"
-    r"(?![^\W_])|Day\s\d{1,5}(?!\d))"
-)
 DAY = r"Day\s?(?P<day>\d{1,4})(?![^\W_])"  # as the masked view writes it
-_EXCHANGES = (
-    r"(?:NYSE(?:\s?(?:American|Arca|MKT|ARCA))?|(?:NASDAQ|Nasdaq)(?:[GC][SM])?|NYSEARCA|AMEX|ARCA|BATS|CBOE|OTC|LSE|TSX|XNYS|XNAS)"
-)
-
-
-def _marked(tickers: str) -> str:
-    """Tickers behind "$" or an exchange, or before one as news agencies write it: "(F.N)", "F US Equity", "F:US"."""
-    agency = r"(?<=[(\[<])(?:TICKERS)(?=\.(?:N|O|OQ|K|A|P|L|DE|PA|T|HK|TO|SW)[)\]>,])"
-    terminal = r"(?:TICKERS)(?=\sU[SNQW]\sEquity|:US(?![^\W_])|\sUS\))"
-    ways = rf"(?P<mark>\$)(?P<cash>(?i:TICKERS))|(?P<where>{_EXCHANGES}\s?:\s?)(?P<ticker>TICKERS)"
-    return rf"(?:{ways}|(?P<quoted>{agency}|{terminal}))(?![^\W_])".replace("TICKERS", tickers)
 
 
 class Found(NamedTuple):
@@ -206,15 +173,14 @@ class EntityMap:
         """Take note of what a model wrote: an amount in it is on the view's scale, and stays as it is when sent again."""
         if self._scale != 1:
             with self._lock:
-                for match in _AMOUNTS.finditer(text):
+                for match in AMOUNTS.finditer(text):
                     self._heard.update(re.findall(NUMBER, match["money"]))
 
     def find(self, text: str) -> list[Found]:
         """All that tells who or when in a text, tokens aside: what `neuter` would hide."""
         found = []
         for match in _identifying(*self._hides, priced=False).finditer(text):
-            name = _name(match)
-            if name or match["date"]:
+            if (name := _name(match)) or match["date"]:
                 found.append(Found(self._owner(name).kind if name else "Date", match.group(), match.start()))
         return found
 
@@ -227,21 +193,21 @@ class EntityMap:
     def _hidden(self, match: re.Match[str], kept: bool) -> str:
         if match["money"]:
             as_it_is = match["large"] or self._scale == 1
-            return match.group() if as_it_is else _with_prices(match["money"], lambda number: self._price(number, kept))
+            return match.group() if as_it_is else with_prices(match["money"], lambda number: self._price(number, kept))
         if match["bare"]:
-            return match["cue"] + _with_prices(match["bare"], lambda number: self._price(number, kept))
+            return match["cue"] + with_prices(match["bare"], lambda number: self._price(number, kept))
         if match["count"]:
             return match.group()
         if match["date"]:
             return self._written(self._date(dates.named_by(match["date"])), match["date"])
-        name = _name(match)
+        return self._named(match, _name(match))
+
+    def _named(self, match: re.Match[str], name: str) -> str:
         owner = self._owner(name)
-        told = (match["mark"] or match["where"] or "") + self._written(
-            self._entities[owner], name + (match["suffix"] or "")
-        )
+        token = self._entities[owner]
+        told: str = (match["mark"] or match["where"] or "") + self._written(token, name + (match["suffix"] or ""))
         if beside := match["own"]:  # "Ford (F)": the ticker of whom was just named
-            its = self._owner(beside) == owner
-            told += match["between"] + (self._written(self._entities[owner], beside) if its else beside)
+            told += match["between"] + (self._written(token, beside) if self._owner(beside) == owner else beside)
         return told
 
     def _date(self, named: str) -> str:
@@ -296,9 +262,9 @@ class EntityMap:
     def _restored(self, match: re.Match[str]) -> str:
         part = match.groupdict()
         if part.get("money"):
-            return match.group() if part["large"] else _with_prices(part["money"], self._true_price)
+            return match.group() if part["large"] else with_prices(part["money"], self._true_price)
         if part.get("bare"):
-            return part["cue"] + _with_prices(part["bare"], self._true_price)
+            return part["cue"] + with_prices(part["bare"], self._true_price)
         if part.get("day"):
             number = int(part["day"])
             return self._days[number - 1] if 0 < number <= len(self._days) else match.group()
@@ -357,7 +323,7 @@ def _identifying(
         priced: numbers that words make prices are found too.
     """
     aliases, marked = alternation(more, played)
-    amount = rf"{MONEY}|{PRICED if priced else '(?P<cue>(?!))(?P<bare>)'}|{_marked(marked)}|{COUNT}"
+    amount = rf"{MONEY}|{PRICED if priced else '(?P<cue>(?!))(?P<bare>)'}|{ticker_with_a_mark(marked)}|{COUNT}"
     beside = rf"(?:(?P<between>\s?[(\[<])(?P<own>{marked})(?=[)\]>]))?"
     who = rf"(?P<name>(?:{aliases}){GLUED})(?P<suffix>{SUFFIX})(?=(?:['\u2019]?s)?(?![^\W_])){beside}"
     when = dates.alternation() if dated else "(?!)"
@@ -365,13 +331,8 @@ def _identifying(
     return re.compile(rf"{start}(?:(?P<token>{token})|{amount}|{who}|(?P<date>{when}))")
 
 
-_AMOUNTS = re.compile(rf"(?<![^\W_]){MONEY}")
 _GLUED_LAST = re.compile(r"(?:\d+(?:[CP]\d+)?|[A-Z][a-z]+)$")
 
 
-def _name(match: re.Match[str]) -> str | None:
-    return match["name"] or match["ticker"] or match["cash"] or match["quoted"]
-
-
-def _with_prices(money: str, change: Callable[[str], str]) -> str:
-    return re.sub(NUMBER, lambda number: change(number.group()), money)
+def _name(match: re.Match[str]) -> str:
+    return match["name"] or match["ticker"] or match["cash"] or match["quoted"] or ""
