@@ -41,7 +41,7 @@ _AFTER_A_WORD, _WITH_A_STOP = f"(?:{_AFTER_A_WORD})", r"(?=[.,])"
 _ORDINAL_DAY = _DAY + r"(?:st|nd|rd|th)?"
 _TO_DAY = r"\s?[-\u2013\u2014]\s?(?:3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th)?"
 _CLOCK = r"\d{1,2}:\d\d(?::\d\d(?:[.,]\d{1,9})?)?"
-_TIME = rf"{_CLOCK}(?:\s?[AaPp]\.?[Mm]\.?(?![^\W_]))?(?:\s?(?:Z|UTC|GMT|[+-]\d\d:?\d\d))?"
+_TIME = rf"{_CLOCK}(?:\s?(?:[AaPp][Mm]|[AaPp]\.[Mm]\.)(?![^\W_]))?(?:\s?(?:Z|UTC|GMT|[+-]\d\d:?\d\d))?"
 _FISCAL = r"(?P<fiscal>FY\s?|(?i:fiscal(?:\s{1,2}year)?)\s{1,2})"
 _QUARTER_OF = rf"(?:[-/]|,?\s(?:of\s)?)?{_FISCAL}?"
 _ORDINAL = r"(?P<ordinal>(?i:first|second|third|fourth)|1st|2nd|3rd|4th)"
@@ -122,7 +122,7 @@ SHAPES: dict[str, str] = {
     "Thanksgiving": _HOLIDAY,
     "March": rf"(?P<word>{_AS_A_WORD}|{_CUT_WORDS}|{_AFTER_A_WORD}(?:[Jj]an|[Mm]ar(?:ch)?|may))",
     "Tue": _CUT_WEEKDAY,
-    "'24": r"(?P<year>['\u2019]\d\d)(?!-|['\u2019](?!s))(?![^'\u2019\n]{1,60}['\u2019](?![^\W_]))",
+    "'24": r"(?P<year>['\u2019]\d\d)(?![-/]|['\u2019](?!s))(?![^'\u2019\n]{1,60}['\u2019](?![^\W_]))",
     "'20s": r"(?P<word>['\u2019]\d0s)",
 }
 
