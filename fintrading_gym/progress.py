@@ -39,7 +39,7 @@ class Watch:
                 self._progress.update(self._days, description=told(self._facts.values(), self._mixes))
 
 
-def _so_far(agent: Agent) -> Mapping[str, Any] | None:
+def _so_far(agent: Agent | None) -> Mapping[str, Any] | None:
     """What an agent tells of itself, in the middle of an episode: of one that asks a model, the sums over its calls.
 
     All of its `facts` would be dear each day: for them every text is searched for what tells who or when.
