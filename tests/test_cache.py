@@ -13,6 +13,7 @@ import pytest
 
 from fintrading_agents.models.cache import Cache, key
 from fintrading_agents.models.reply import Reply, Usage
+from fintrading_gym.errors import RunStopped
 
 OK = Reply('{"action": "buy"}', "ok", usage=Usage(3, 2, 1), latency=0.25, attempts=2, cost=0.1, sent={"seed": 1})
 
@@ -64,6 +65,18 @@ def test_the_first_of_two_answers_stays_and_both_askers_get_it(tmp_path):
     assert (kept.content, kept.cached) == (OK.content, True)
     one.close()
     two.close()
+
+
+def test_a_disk_that_is_full_ends_the_run_before_more_is_paid_for(tmp_path):
+    cache = Cache(tmp_path / "replies.sqlite")
+    cache.put("first", OK, replace=False)
+    (pages,) = cache._file.execute("PRAGMA page_count").fetchone()
+    cache._file.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(RunStopped, match=r"the cache .*replies.sqlite cannot be written \(database or disk is full\)"):
+        for k in range(1000):
+            cache.put(str(k), OK, replace=False)
+    assert cache.get("first", any_outcome=False).content == OK.content
+    cache.close()
 
 
 def test_the_file_is_its_owners_alone(tmp_path):

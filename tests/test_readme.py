@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from fintrading_gym.leaderboard import fill
+from fintrading_gym.rollout import Task, find_player
+from fintrading_gym.store import writing
+
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 PYTHON = re.findall(r"^```python\n(.*?)^```", README, re.S | re.M)
@@ -59,6 +63,8 @@ def test_a_command_of_the_readme_runs(command, tmp_path):
     (tmp_path / "mine.csv").write_bytes((ROOT / "data/AAPL.csv").read_bytes())
     (tmp_path / "outputs/smoke").mkdir(parents=True)
     (tmp_path / "outputs/smoke/traces.jsonl").write_bytes((ROOT / "tests/traces.jsonl").read_bytes())
+    with writing(tmp_path / "board.db", {}) as board:
+        fill(board, [(find_player("flat"), Task(timesteps=5))])
     program = Path(sys.executable).with_name("fintrading")
     done = subprocess.run([program, *shlex.split(command)[1:]], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
