@@ -165,10 +165,10 @@ class FinMemTradingEnv(gym.Env[Any, Any]):
             ("hold rule", hold, HOLD_RULES),
             ("fill", fill, FILLS),
             ("start", start, STARTS),
-            ("identity", identity, masking.IDENTITIES),
             ("detail", detail, dict.fromkeys(view.DETAILS)),
         ):
             lookup(kind, name, table)
+        identity = masking.find_identity(identity)
         if render_mode is not None:
             lookup("render mode", render_mode, dict.fromkeys(self.metadata["render_modes"]))
         positive("lookback", lookback)

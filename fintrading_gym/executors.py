@@ -37,10 +37,6 @@ Submit = Callable[[Player, Task], Future[Played]]
 STOPPED = "the run was stopped"
 
 
-class WorkerDied(Exception):  # noqa: N818
-    """An episode's process ended, without an answer, as often as it was tried."""
-
-
 def find_executor(name: str, workers: int | None = None, ray_address: str | None = None) -> Elsewhere | None:
     """The executor that a user names; None: the caller's process is enough.
 
@@ -85,7 +81,7 @@ def processes(workers: int) -> Iterator[Submit]:
             future: Future[Played] = own.pool.submit(_play, job)
             return future
 
-    def attempt(job: bytes) -> Played:
+    def attempt(job: bytes) -> Played | None:
         for _ in range(TRIES):
             try:
                 return start(job).result()
@@ -93,7 +89,7 @@ def processes(workers: int) -> Iterator[Submit]:
                 del own.pool
                 if stopped.is_set():  # it was we who killed it
                     raise RunStopped(STOPPED) from None
-        raise WorkerDied
+        return None
 
     def stop() -> None:
         with lock:
@@ -144,7 +140,7 @@ def on_ray(workers: int | None = None, address: str | None = None) -> Iterator[S
     errors = ray.exceptions
     died = (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError)
 
-    def attempt(job: bytes) -> Played:
+    def attempt(job: bytes) -> Played | None:
         if stopped.is_set():
             raise RunStopped(STOPPED)
         answer = task.remote(job)
@@ -156,8 +152,8 @@ def on_ray(workers: int | None = None, address: str | None = None) -> Iterator[S
             result: Played = ray.get(answer)
         except errors.RayTaskError as fault:
             raise fault.cause from None
-        except died as fault:
-            raise WorkerDied from fault
+        except died:
+            return None
         except errors.RayError as fault:
             raise RunStopped(f"Ray gives up: {one_line(fault)}") from fault
         return result
@@ -193,16 +189,15 @@ def _address(told: str | None) -> str:
 
 
 @contextmanager
-def _submitting(count: int, attempt: Callable[[bytes], Played], stop: Callable[[], None]) -> Iterator[Submit]:
-    """`submit`, for as long as the block lasts: threads that each wait for the answer of one attempt."""
+def _submitting(count: int, attempt: Callable[[bytes], Played | None], stop: Callable[[], None]) -> Iterator[Submit]:
+    """`submit`, for as long as the block lasts: threads that each wait for one attempt, None where all tries died."""
 
     def play(player: Player, task: Task) -> Played:
-        try:
-            return attempt(_packed(player, task))
-        except WorkerDied:
-            told = f"its process died {TRIES} times: it was killed, ran out of memory, or crashed"
-            failed = Episode(Ledger(), (), None, told)
-            return as_row(player, task, failed), failed
+        if (answer := attempt(_packed(player, task))) is not None:
+            return answer
+        told = f"its process died {TRIES} times: it was killed, ran out of memory, or crashed"
+        failed = Episode(Ledger(), (), None, told)
+        return as_row(player, task, failed), failed
 
     with ThreadPoolExecutor(count) as threads:
         try:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fintrading_gym.errors import MissingExtra
 from fintrading_gym.observations import LIMIT, OWN, RETURN_SCALE
-from fintrading_gym.vector_tables import CHANGE, CHANGES, CODES, CUMULATIVE, STATE, Episodes, Ints
+from fintrading_gym.vector_tables import CHANGE, CHANGES, CODES, CUMULATIVE, STATE, Episodes, Ints, returns
 from fintrading_gym.windows import Floats
 
 try:
@@ -35,6 +35,8 @@ def advance(
     )  # fmt: skip
     if highest > limit:
         raise IndexError(f"codes {codes} are not all 0 to {limit}")
+    if market.identity == "coarse":
+        observations[:, CUMULATIVE] = returns(cumulative, market.identity)
     return Episodes(market, player, place, cumulative), observations, earned
 
 

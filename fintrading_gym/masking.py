@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
+from fintrading_gym.errors import lookup
 from fintrading_gym.windows import Floats, Prices, Window
 
 # Each level hides what the one before it hides, and more.
@@ -16,6 +17,7 @@ IDENTITIES = {
     "masked": "and the first close shown is 100, the median of the first volumes shown 1",
     "coarse": "and prices are rounded to 0.5 %, volumes to 5 %, the agent's own return to 0.5 points",
 }
+ALIASES = {"off": "real", "full": "masked"}  # how papers on guards call two of them
 DATED = ("real", "names")
 SCALED = ("masked", "coarse")
 
@@ -39,6 +41,17 @@ class Mask:
     close: Floats  # (T,)
     volume: Floats  # (T,) float64: shares, or multiples of the first median shown
     scale: float  # what a price in USD was multiplied by; a price that a text quotes goes through the same
+
+
+def find_identity(name: str) -> str:
+    """The level of `IDENTITIES` that a user names, by its name or its other name in `ALIASES`.
+
+    Raises:
+        UnknownName: no such level.
+    """
+    known = ALIASES.get(name, name) if isinstance(name, str) else name
+    lookup("identity", known, IDENTITIES)
+    return known
 
 
 @lru_cache(maxsize=128)
@@ -97,3 +110,11 @@ def on_grid(positive: Floats, step: float) -> Floats:
 def own_return(cumulative: float, identity: str) -> float:
     """The agent's own return as the views show it: exact, it would tell each day's price change."""
     return round(cumulative / RETURN_STEP) * RETURN_STEP if identity == "coarse" else cumulative
+
+
+def own_returns(cumulative: Floats, identity: str) -> Floats:
+    """`own_return` of many agents."""
+    if identity != "coarse":
+        return cumulative
+    rounded: Floats = np.round(cumulative / RETURN_STEP) * RETURN_STEP + 0.0  # which turns -0.0 into 0.0
+    return rounded

@@ -19,6 +19,7 @@ from fintrading_gym.costs import Costs
 from fintrading_gym.env import market_returns
 from fintrading_gym.errors import MissingExtra, RunStopped, UnknownName, brief, lookup, one_line
 from fintrading_gym.ledger import Ledger
+from fintrading_gym.masking import ALIASES
 from fintrading_gym.metrics import fintrading_score
 from fintrading_gym.replies import ACTIONS, Decision, parse
 from fintrading_gym.windows import Floats, Window, find_window
@@ -56,6 +57,8 @@ class Task:
     def __post_init__(self) -> None:
         if not isinstance(self.seed, int | np.integer) or isinstance(self.seed, bool) or self.seed < 0:
             raise ValueError(f"seed={brief(self.seed)} is not a whole number >= 0")
+        if isinstance(self.identity, str) and self.identity in ALIASES:
+            object.__setattr__(self, "identity", ALIASES[self.identity])
         # A number of another type is the same task, to a policy's recipe and to JSON as to `==`.
         for name in ("seed", "timesteps", "lookback", "cost_bps"):
             if isinstance(value := getattr(self, name), np.number):

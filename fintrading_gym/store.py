@@ -112,7 +112,7 @@ class Store:
         """All that is on the board, and its digest, read once; see the module's `rows` and `digest`."""
         found: list[Row] = []
         with _readable(self.path):
-            sha256 = _digest(_noted(_read_all(self._db), found))
+            sha256 = digest_of(_noted(_read_all(self._db), found))
         return found, sha256
 
     def end(self, outcome: str) -> None:
@@ -162,7 +162,7 @@ def writing(path: Path | None, settings: Mapping[str, Any]) -> Iterator[Store]:
         with _connected(path, "rwc", PATIENCE) as connection:
             _prepare(path, connection, make=True)
             with _readable(path):
-                _digest(_read_all(connection))  # a damaged episode is told before others are played beside it,
+                digest_of(_read_all(connection))  # a damaged episode is told before others are played beside it,
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")  # and a file that cannot be written
             yield Store(path, connection, settings)
 
@@ -228,7 +228,7 @@ def digest(path: Path) -> str:
     Raises:
         StoreError: as `rows`.
     """
-    return _digest(episodes(path))
+    return digest_of(episodes(path))
 
 
 def _finished(db: sqlite3.Connection) -> set[str]:
@@ -253,7 +253,8 @@ def _noted(stored: Iterable[Stored], rows: list[Row]) -> Iterator[Stored]:
         yield one
 
 
-def _digest(stored: Iterable[Stored]) -> str:
+def digest_of(stored: Iterable[Stored]) -> str:
+    """The `digest` of a board with these episodes, in the order of `episodes`."""
     sha256 = hashlib.sha256()
     for one in stored:
         sha256.update(f"{one.line}\n".encode())

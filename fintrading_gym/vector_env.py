@@ -39,7 +39,6 @@ BATCHED = (
     ("observation", OBSERVATION, "vector"),
     ("action", ACTION, "index"),
     ("render_mode", FinMemTradingEnv.metadata["render_modes"], None),
-    ("identity", ("coarse",), "real"),  # the others change no number of the vector view
 )
 
 
@@ -60,7 +59,7 @@ class FinMemTradingVectorEnv(VectorEnv[NDArray[np.float32], Any, NDArray[Any]]):
     * `compiled`: True: steps run as machine code, to the same bits (extra `fast`; compiled the first time it is
       asked for, and kept on disk)
     * every keyword of `FinMemTradingEnv`, with `observation="vector"` (here the default) and
-      `action="index"`; text, pictures and coarse views need `make_vec(..., vectorization_mode="sync")`
+      `action="index"`; text and pictures need `make_vec(..., vectorization_mode="sync")`
 
     Raises:
         ValueError: a keyword has no such value, or there are more cells than environments.

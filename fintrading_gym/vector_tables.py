@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fintrading_gym import observations as view
 from fintrading_gym.env import FinMemTradingEnv
+from fintrading_gym.masking import own_returns
 from fintrading_gym.metrics import BUY, HOLD, SELL
 from fintrading_gym.windows import Floats
 
@@ -70,12 +71,15 @@ class Market:
     price: Floats  # (R,) adjusted close, USD
     log_return: Floats  # (R,) of the stock, to the next close; 0 on a window's last day
     overnight: Floats  # (R,) the part of it before the fill
+    identity: str  # of masking.IDENTITIES
 
 
 def market(games: Sequence[FinMemTradingEnv]) -> Market:
     """The windows of these games, by their rules on costs and fills."""
-    shown, *rest = (np.concatenate(column) for column in zip(*map(_market_of, games), strict=True))
-    return Market(np.vstack([shown, np.zeros_like(shown[:1])]), *rest)
+    columns = (np.concatenate(column) for column in zip(*map(_market_of, games), strict=True))
+    shown, earned, date, price, log_return, overnight = columns
+    shown = np.vstack([shown, np.zeros_like(shown[:1])])
+    return Market(shown, earned, date, price, log_return, overnight, games[0].sight.identity)
 
 
 def _market_of(game: FinMemTradingEnv) -> tuple[NDArray[np.generic], ...]:
@@ -153,5 +157,11 @@ def observe(at: Episodes) -> NDArray[np.float32]:
     """The vector views (N, columns), a new array."""
     shown = at.market.shown.take(at.row, axis=0)
     shown[:, -view.OWN :] = at.player.shown.take(at.state, axis=0)
-    shown[:, CUMULATIVE] = (view.RETURN_SCALE * at.cumulative).clip(-view.LIMIT, view.LIMIT)
+    shown[:, CUMULATIVE] = returns(at.cumulative, at.market.identity)
     return shown
+
+
+def returns(cumulative: Floats, identity: str) -> Floats:
+    """The player's own return as the view's column has it, (N,)."""
+    scaled: Floats = view.RETURN_SCALE * own_returns(cumulative, identity)
+    return scaled.clip(-view.LIMIT, view.LIMIT)

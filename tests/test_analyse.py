@@ -208,7 +208,7 @@ def test_made_up_figures_leaks_and_unknown_costs_are_told_to_the_reader():
     told = one_of(lambda messages: Reply(next(answers), "ok", usage=Usage(10, 2)))
     page = markdown(told)
     assert "Unsupported figures: 1 of 1 (analyst 12345)" in page
-    assert "who or when; times: 1 (day 1, calls 1, content: company 'Tesla')" in page
+    assert "who or when; times: 1 (day 1, calls 2, content: company 'Tesla')" in page
     assert "**Buy**, confidence not stated, target price not stated" in page
     assert "confidence_missing, target_price_missing" in page
     assert used(told["facts"]) == "5 calls, 0 of them from the cache; tokens: 50 in and 10 out; paid: an unknown sum"

@@ -1,5 +1,6 @@
 """The audit: it convicts a model that trades from memory, clears one that reads, and its numbers are what they say."""
 
+import hashlib
 import json
 import math
 import re
@@ -16,9 +17,9 @@ from typer.testing import CliRunner
 from fintrading_agents.audit import Plan, audit, card, probes
 from fintrading_agents.audit.gap import stretches
 from fintrading_agents.audit.intervals import against_chance, is_above_chance, mean, share
-from fintrading_agents.audit.invariance import _confidence_invariance, _divergence, invariance, most_ids, points
+from fintrading_agents.audit.invariance import WORLDS, _confidence_invariance, _divergence, invariance, most_ids, points
 from fintrading_agents.llm import llm
-from fintrading_agents.models import ModelFailure, Scripted, open_model, weights
+from fintrading_agents.models import ModelFailure, Reply, Scripted, open_model, weights
 from fintrading_gym.cli import app
 from fintrading_gym.errors import RunStopped
 from fintrading_gym.replies import Decision
@@ -89,6 +90,69 @@ def test_a_model_that_trades_on_the_date_alone_ignores_the_market_and_is_convict
     assert pc["renamed"] < 1
 
 
+def by_path(messages):
+    """Recognises the ten stocks by three returns, which no mask hides, and trades on the next day; probes tell it nothing."""
+    shown = re.findall(r"(?:momentum|return): (\S+) %", str(messages[-1]["content"]))
+    known = tomorrows().get(tuple(shown))
+    return json.dumps({"action": "sell" if known is None else known})
+
+
+@cache
+def tomorrows():
+    """Three returns as the views print them: which way the stock then went."""
+    told = {}
+    for ticker in TICKERS:
+        close = bundled(ticker).close
+        for t in range(20, len(close) - 1):
+            printed = tuple(f"{round(100 * (close[t] / close[t - back] - 1), 2) + 0.0:+.2f}" for back in (3, 5, 20))
+            told[printed] = "buy" if close[t + 1] > close[t] else "sell"
+    return told
+
+
+def names_by_path(messages):
+    """The same, and it says which stock it sees."""
+    shown = str(messages[-1]["content"])
+    if '"ticker"' in str(messages[0]["content"]) and "3-day" in shown:
+        returns = tuple(re.findall(r"(?:momentum|return): (\S+) %", shown))
+        place = next((ticker for ticker in TICKERS if returns in paths()[ticker]), "AAPL")
+        return json.dumps({"ticker": place, "sector": "x", "date": "2020-01-01"})
+    return '{"action": "buy"}'
+
+
+@cache
+def paths():
+    told = {}
+    for ticker in TICKERS:
+        close = bundled(ticker).close
+        told[ticker] = {
+            tuple(f"{round(100 * (close[t] / close[t - back] - 1), 2) + 0.0:+.2f}" for back in (3, 5, 20))
+            for t in range(20, len(close))
+        }
+    return told
+
+
+@pytest.mark.parametrize(
+    ("script", "sign"),
+    [
+        (by_path, r"foresees what happened \(\+0.\d\d\) better than what did not"),
+        (names_by_path, r"names the ticker \(\d+% right, \d+% by chance"),
+    ],
+)
+def test_a_model_that_knows_the_path_behind_the_mask_is_not_cleared(script, sign):
+    told = audit(Player("llm:given", llm, Scripted(script)), PLAN)
+    assert told["gap"]["score"]["difference"]["mean"] == 0  # the mask costs it nothing
+    assert told["verdict"] == "undecided"
+    assert re.search(f"with identity=masked it still {sign}", told["sentence"])
+
+
+@pytest.mark.parametrize("reply", ["", "I would rather buy."])
+def test_a_model_that_decides_nothing_is_not_cleared(reply):
+    few = Plan(("tsla_main",), views=2, recalls=2, points=1, stretches=2, steps=2)
+    told = audit(Player("llm:given", llm, Scripted(lambda messages: reply)), few)
+    assert told["verdict"] == "undecided"
+    assert "it took only 0% of its decisions itself" in told["sentence"]
+
+
 def test_a_player_without_a_model_is_audited_without_questions():
     told = audited("mean_reversion")
     assert told["identification"] is told["recall"] is told["model"] is None
@@ -143,6 +207,28 @@ def test_chance_is_what_the_same_answers_would_score_elsewhere():
     assert (knows["share"], knows["chance"]) == (1, 0)
     assert is_above_chance(knows)
     assert not is_above_chance(against_chance(["a"], ["a"], lambda x, y: x == y))
+    assert against_chance([], [], lambda x, y: True)["p"] is None
+
+
+def test_who_guesses_is_above_chance_as_seldom_as_is_said():
+    rng = np.random.default_rng(0)
+    for n, kinds in ((8, 10), (40, 10), (40, 3)):
+        guesses = [rng.integers(0, kinds, n).tolist() for _ in range(150)]
+        truths = [(np.arange(n) % kinds).tolist() for _ in guesses]
+        above = [
+            is_above_chance(against_chance(a, b, lambda x, y: x == y)) for a, b in zip(guesses, truths, strict=True)
+        ]
+        assert np.mean(above) < 0.06
+
+
+@pytest.mark.parametrize("form", [probes.IDENTIFIED, probes.RECALLED])
+def test_the_forms_of_answers_are_as_strict_as_endpoints_ask_and_the_grammar_gives_such(form):
+    assert form.schema["additionalProperties"] is False
+    assert form.schema["required"] == list(form.schema["properties"])
+    assert all(
+        f'{{"{name}' in form.grammar.replace("\\", "") or f', "{name}' in form.grammar.replace("\\", "")
+        for name in form.schema["required"]
+    )
 
 
 def test_an_interval_covers_the_truth_as_often_as_it_says():
@@ -172,8 +258,23 @@ def test_ci_is_taken_where_the_decision_stays_and_a_confidence_is_stated():
         (decisions(("buy", 0.5)), decisions(("buy", None))),
         ([None], decisions(("buy", 0.5))),
     ]
-    assert _confidence_invariance(pairs) == pytest.approx(0.8)
+    assert _confidence_invariance(pairs)["mean"] == pytest.approx(0.8)
     assert _confidence_invariance(pairs[1:]) is None
+
+
+def test_without_stated_confidences_ci_is_taken_from_how_many_samples_agree():
+    three, two = decisions(*[("buy", None)] * 3), decisions(("buy", None), ("sell", None), ("buy", None))
+    sell = decisions(*[("sell", None)] * 3)
+    assert _confidence_invariance([(three, two), (three, three), (three, sell)])["mean"] == pytest.approx(
+        (2 / 3 + 1) / 2
+    )
+    assert _confidence_invariance([([None, None, Decision("buy")], three)]) is None  # mostly it decided nothing
+    assert _confidence_invariance([(three, sell)]) is None
+    assert (
+        _confidence_invariance([(decisions(("buy", None)), decisions(("buy", None)))]) is None
+    )  # one sample tells nothing
+    stated = decisions(("buy", 0.5), ("sell", 0.9), ("buy", 0.7))
+    assert _confidence_invariance([(stated, three)])["mean"] == pytest.approx(0.6)
 
 
 def test_every_sample_and_world_is_played_on_the_same_days():
@@ -190,11 +291,52 @@ def test_every_sample_and_world_is_played_on_the_same_days():
     asked = points(("tsla_main", "nvda_bull_2023"), 3, seed=1)
     told = invariance(player, asked, 2, "masked", play)
     days = {first for first, *_ in seen}
-    assert len(seen) == 5 * 3 * 2
+    assert len(seen) == 6 * 3 * 2
     assert len(days) == 3
-    assert {(seed, identity) for _, seed, identity, _ in seen} == {(0, "masked"), (1, "masked")}
+    assert {(seed, identity) for _, seed, identity, _ in seen} == {(seed, "masked") for seed in range(4)}
+    assert len([seed for _, seed, _, _ in seen if seed > 1]) == 3 * 2  # the real world again, with other draws
     assert len({sha for *_, sha in seen}) == 2 * 4  # the real table serves "renamed" too
-    assert {numbers["pc"]["mean"] for numbers in told.values()} == {1.0}
+    assert list(told["worlds"]) == ["again", *WORLDS]
+    assert {numbers["pc"]["mean"] for numbers in told["worlds"].values()} == {1.0}
+    assert {numbers["ci"]["mean"] for numbers in told["worlds"].values()} == {1.0}
+    assert told["foresight"]["real"]["mean"] == 0
+    assert set(invariance(player, asked, 1, "masked", play)["worlds"]) == set(WORLDS)
+
+
+def noisy(messages, sample):
+    """Buys or sells by the prompt, more surely the larger its momentum; each sample draws anew."""
+    text = str(messages[-1]["content"])
+    momentum = float(re.search(r"3-day momentum: ([+-]\S+) %", text)[1])
+    draw = int(hashlib.sha256(f"{text} {sample}".encode()).hexdigest()[:8], 16) / 2**32
+    return json.dumps({"action": "buy" if draw < 1 / (1 + math.exp(-momentum)) else "sell"})
+
+
+class Drawing(Scripted):
+    """A model that draws, by the number of the sample, as an endpoint does by its seed."""
+
+    async def complete(self, messages, *, sample=0, form=None):
+        if form and form.name != "decision":
+            return Reply("{}", "ok")
+        return Reply(noisy(messages, sample), "ok", cost=0.0)
+
+
+def test_an_llm_that_draws_is_sampled_end_to_end_and_has_a_ci():
+    """The seat states no confidence: repeated samples of one prompt give it."""
+    told = audit(
+        Player("llm:drawing", llm, Drawing([], "openai/drawing")),
+        Plan(views=2, recalls=2, points=12, samples=4, stretches=1, steps=2),
+    )
+    assert told["plan"]["samples"] == 4
+    for level in ("real", "masked"):
+        worlds = told["invariance"][level]
+        assert 0.5 < worlds["again"]["pc"]["mean"] < 1
+        assert 0.5 < worlds["again"]["ci"]["mean"] < 1
+        assert worlds["mirror"]["pc"]["mean"] < worlds["again"]["pc"]["mean"]
+        assert worlds["mirror"]["ids"]["mean"] > worlds["again"]["ids"]["mean"] > 0
+    assert told["invariance"]["masked"]["renamed"]["ci"]["mean"] == 1  # the same prompt, and the same draws
+    page = card(told)
+    assert "| again | masked |" in page
+    assert "so much luck alone changes" in page
 
 
 def test_a_drawing_agent_is_sampled_and_another_is_not():

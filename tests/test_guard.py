@@ -1,14 +1,18 @@
 """The door to a model: what an agent sends comes through without names and dates, and what is masked as it is."""
 
+import ast
 import asyncio
+from pathlib import Path
 
 import pytest
 
+import fintrading_agents
 from fintrading_agents.guard import Guarded, texts_changed
 from fintrading_agents.llm import PROMPTS, llm, system_prompt
 from fintrading_agents.models import Scripted
 from fintrading_agents.neutering import EntityMap, for_task
-from fintrading_gym.masking import IDENTITIES
+from fintrading_agents.transcript import Transcript
+from fintrading_gym.masking import IDENTITIES, mask
 from fintrading_gym.observations import DETAILS, PERSONAS
 from fintrading_gym.rollout import Player, Task
 from fintrading_gym.windows import CELLS
@@ -66,6 +70,63 @@ def test_the_seats_log_holds_what_was_sent(identity):
     seen, episode = sent(Task(timesteps=3, identity=identity), context="full")
     assert [call["messages"] for day in episode.log for call in day["calls"]] == seen
     assert ("TSLA" in repr(seen)) is (identity == "real")
+
+
+def test_the_log_holds_what_was_sent_and_a_price_is_scaled_once():
+    seen = []
+    said = Transcript(
+        Task("tsla_main", identity="masked"), Scripted(lambda messages: seen.append(messages) or "A target of $105.20.")
+    )
+    scale = mask(Task().window, 7, "masked").scale
+    for content, told in (
+        ("It closed at $223.07 on 2022-10-07", f"It closed at ${223.07 * scale:.2f} on Date-0008"),
+        (
+            f"They say ${223.07 * scale:.2f}, I say $105.20, or $200",
+            f"They say ${223.07 * scale:.2f}, I say $105.20, or ${200 * scale:.2f}",
+        ),
+        ("closed at 93.67 (SMA 91.20)", "closed at 93.67 (SMA 91.20)"),  # what code reckons out of a masked view
+    ):
+        said.new_day()
+        asyncio.run(said.ask([{"role": "user", "content": content}]))
+        assert seen[-1] == said.log[-1]["calls"][0]["messages"] == [{"role": "user", "content": told}]
+        assert said.entity_map.neuter(told, keep_tokens=True) == told
+    raw = said.entity_map.neuter("closed at 223.07 (SMA 218.25)")
+    assert raw == f"closed at {223.07 * scale:.2f} (SMA {218.25 * scale:.2f})"
+    assert said.entity_map.restore(raw) == "closed at 223.07 (SMA 218.25)"
+    assert float(said.entity_map.restore("$105.20")[1:]) == pytest.approx(105.20 / scale, abs=0.01)
+
+
+def test_tool_calls_and_their_results_pass_the_guard_and_ids_stay():
+    call = {"id": "call_2022-10-07", "type": "function"}
+    asks = call | {"function": {"name": "news", "arguments": '{"ticker": "TSLA", "until": "2022-10-07"}'}}
+    messages = [
+        {"role": "assistant", "content": None, "tool_calls": [asks]},
+        {"role": "tool", "tool_call_id": "call_2022-10-07", "content": "Tesla fell"},
+        {"role": "assistant", "tool_calls": [], "reasoning_content": "Musk again"},
+    ]
+    told = Guarded(Scripted([]), EntityMap("TSLA")).told(messages)
+    hidden = '{"ticker": "Company-001", "until": "Date-0001"}'
+    assert told[0] == {**messages[0], "tool_calls": [asks | {"function": {"name": "news", "arguments": hidden}}]}
+    assert told[1] == {**messages[1], "content": "Company-001 fell"}
+    assert told[2]["reasoning_content"].startswith("Person-")
+
+
+def test_no_agent_asks_a_model_but_through_the_guard():
+    """Only these files call a model; probes ask about views that are masked already, or name the stock on purpose."""
+    root = Path(fintrading_agents.__file__).parent
+    doors = {
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        if any(
+            isinstance(node, ast.Attribute) and node.attr == "complete"
+            for node in ast.walk(ast.parse(path.read_text()))
+        )
+    }
+    assert {door for door in doors if not door.startswith("models/")} == {
+        "guard.py",
+        "transcript.py",
+        "audit/probes.py",
+    }
 
 
 def test_every_text_of_nested_data_is_changed_keys_too():

@@ -19,15 +19,13 @@ from fintrading_agents.neutering.companies import SUFFIX, entities, key, owners,
 from fintrading_agents.neutering.dates import SHAPES, named_by
 from fintrading_agents.neutering.tokens import WIDTHS
 from fintrading_gym.errors import UnknownName
-from fintrading_gym.masking import COMPANY, IDENTITIES
+from fintrading_gym.masking import ALIASES, COMPANY, IDENTITIES
 from fintrading_gym.rollout import Task
 from fintrading_gym.windows import TICKERS
 
-ALIASES = [(alias, entity) for entity in entities(()) for alias in entity.aliases]
+NAMED = [(alias, entity) for entity in entities(()) for alias in entity.aliases]
 FREE = [  # those that are masked wherever they stand
-    (alias, entity)
-    for alias, entity in ALIASES
-    if not (alias in entity.tickers and (len(alias) == 1 or alias in table().prefixed))
+    alias for alias, entity in NAMED if not (alias in entity.tickers and (len(alias) == 1 or alias in table().prefixed))
 ]
 EDGE, NO_EDGE = r"(?<![^\W_])", r"(?![^\W_])"
 
@@ -37,18 +35,34 @@ WRITTEN = {
     "2024-03-14": "{d:%Y-%m-%d}",
     "2024/03/14": "{d:%Y/%m/%d}",
     "2024.03.14": "{d:%Y.%m.%d}",
+    "2024_03_14": "{d:%Y_%m_%d}",
+    "2024 Mar 14": "{d:%Y-%b-%d}",
+    "2024 March": "{d:%Y %B}",
+    "20240314T1600": "{d:%Y%m%dT%H%M%SZ}",
     "20240314": "{d:%Y%m%d}",
     "2024-W11": "{d:%G-W%V}",
     "2024 Q1": "{d.year}Q{q}",
+    "2024H1": "{d.year}H2",
     "2024-03": "{d:%Y-%m}",
     "2023-24": "{d.year}/{next:02}",
+    "2024E": "{d.year}E",
     "3/14/2024": "{d.month}/{d.day}/{d.year}",
     "14.03.2024": "{d:%d.%m.%Y}",
+    "14.03.24": "{d.day}.{d.month}.{d:%y}",
     "14-03-2024": "{d:%d-%m-%Y}",
+    "14-03-24": "{d:%d-%m-%y}",
     "03/2024": "{d:%m/%Y}",
+    "03/14": "0{digit}/{d:%d}",
     "14 March 2024": "{d.day} {d:%B %Y}",
+    "1H24": "{half}H{d:%y}",
+    "1st half of 2024": "1st half of {d.year}",
+    "1st quarter of 2024": "3rd quarter of {d.year}",
+    "1st quarter": "2nd-quarter",
+    "1Q": "{q}Q",
+    "1710403200": "{seconds}",
     "March 14-16, 2024": "{d:%B} {d.day}-30, {d.year}",
     "March 14, 2024": "{d:%b}. {d.day}, {d.year}",
+    "March to May 2024": "{d:%b}-Dec {d.year}",
     "March 2024": "{d:%B %Y}",
     "Mar '24": "{d:%b} '{d:%y}",
     "Mar-24": "{d:%b-%y}",
@@ -60,18 +74,37 @@ WRITTEN = {
     "H1 2024": "H1 {d.year}",
     "first half of 2024": "first half of {d.year}",
     "FY2024": "FY{d:%y}",
+    "FY2024 Q1": "FY{d.year}Q{q}",
+    "F1Q24": "F{q}Q{d:%y}",
+    "F2024": "F{d.year}",
+    "CY2024": "CY{d.year}",
+    "W11 2024": "W{d:%V} {d.year}",
+    "Q1": "Q{q}",
+    "first quarter": "third-quarter",
     "2020s": "{d.year}0s",
     "2024": "{d.year}",
     "last Tuesday": "{d:%A}",
     "Thanksgiving": "Thanksgiving",
     "March": "{d:%B}",
+    "Tue": "{weekday}",
+    "'24": "'{d:%y}",
+    "'20s": "'{decade}0s",
 }
 
 
 def write(shape, day):
     if shape == "2020s":
         return f"{day.year // 10}0s"
-    numbers = {"d": day, "q": 1 + (day.month - 1) // 3, "next": (day.year + 1) % 100}
+    numbers = {
+        "d": day,
+        "q": 1 + (day.month - 1) // 3,
+        "half": 1 + day.month // 7,
+        "next": (day.year + 1) % 100,
+        "digit": min(day.month, 9),
+        "seconds": 1_000_000_000 + day.toordinal() * 1000,
+        "weekday": f"{day:%a}" if day.weekday() < 5 else "Fri",
+        "decade": day.year // 10 % 10,
+    }
     return WRITTEN[shape].format(**numbers)
 
 
@@ -80,15 +113,40 @@ def write(shape, day):
 days = st.datetimes(datetime.datetime(1990, 1, 1), datetime.datetime(2039, 12, 31))
 dates = st.builds(write, st.sampled_from(list(SHAPES)), days)
 spellings = st.sampled_from(["{}", "{}", "{}'s", "({})", "“{}”", "{},", "{}-made", "the {}."])
-names = st.builds(lambda pair, form: form.format(pair[0]), st.sampled_from(FREE), spellings)
+free = st.integers(0, len(FREE) - 1).map(FREE.__getitem__)
+names = st.builds(lambda alias, form: form.format(alias), free, spellings)
 amounts = st.builds(
     lambda form, number: form.format(number),
     st.sampled_from(
-        ["${:.2f}", "${:,.0f}", "${:.1f} billion", "{:.2f} dollars", "USD {:.0f}", "{:.0f} shares", "{:.2f}%"]
+        [
+            "${:.2f}", "${:,.0f}", "${:.1f} billion", "{:.2f} dollars", "USD {:.0f}", "{:.0f} shares", "{:.2f}%", "closed at {:.2f}",
+            "price target cut to {:.2f} from 300.50", "high: {:.1f}", "${:.2f}-9.5", "$5-{:.0f} million", "low of {:.3f}-", "{:.9f}",
+        ]
     ),
     st.floats(0, 1e6),
+)  # fmt: skip
+words = st.sampled_from(
+    [
+        "shares",
+        "rose",
+        "as",
+        "a",
+        "target,",
+        "and",
+        "fell;",
+        "the",
+        "T",
+        "F",
+        "(F)",
+        "(F.N)",
+        "$f",
+        "(up",
+        "3.5).",
+        "2022,",
+        "'22",
+        "Day 7",
+    ]
 )
-words = st.sampled_from(["shares", "rose", "as", "a", "target,", "and", "fell;", "the", "T", "F", "(up", "3.5)."])
 anything = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
 texts = st.lists(names | dates | amounts | words | anything, max_size=30).map(" ".join)
 
@@ -107,12 +165,11 @@ def test_exact_mode_restores_every_text(text, identity, scale):
 
 @settings(max_examples=150)
 @given(
-    pieces=st.lists(st.sampled_from(FREE) | dates, min_size=1, max_size=20),
+    surfaces=st.lists(free | dates, min_size=1, max_size=20),
     symbol=st.sampled_from(TICKERS),
     exact=st.booleans(),
 )
-def test_no_alias_and_no_date_is_left(pieces, symbol, exact):
-    surfaces = [piece if isinstance(piece, str) else piece[0] for piece in pieces]
+def test_no_alias_and_no_date_is_left(surfaces, symbol, exact):
     entity_map = EntityMap(symbol, exact=exact)
     neutered = entity_map.neuter("; ".join(surfaces))
     for surface in surfaces:
@@ -159,10 +216,7 @@ def test_it_is_the_same_in_another_process():
 def test_no_token_is_a_prefix_of_another():
     for keywords in ({}, {"exact": True}, {"days": ["2024-01-02", "2024-01-03"], "today": "2024-01-03"}):
         entity_map = EntityMap("TSLA", **keywords)
-        text = ", ".join(
-            [alias for alias, _ in FREE]
-            + [f"{year}-{month:02}-03" for year in range(2000, 2030) for month in range(1, 13)]
-        )
+        text = ", ".join(FREE + [f"{year}-{month:02}-03" for year in range(2000, 2030) for month in range(1, 13)])
         tokens = {
             token for token in entity_map.neuter(text).split(", ") if re.fullmatch(r"[A-Z][a-z]*[-+][\d-]+", token)
         }
@@ -216,7 +270,7 @@ def test_the_table_holds_what_it_must():
     assert len(companies) >= 60
     tickers = {ticker for company in companies for ticker in company.tickers}
     assert set(TICKERS) <= tickers
-    assert table().words | table().prefixed <= {alias for alias, _ in ALIASES}
+    assert table().words | table().prefixed <= {alias for alias, _ in NAMED}
     assert len(owners(())) > 500
     assert {entity.kind for entity in entities(())} == set(WIDTHS) - {"Date"}
 
@@ -243,6 +297,49 @@ def test_a_name_is_found_in_every_spelling(text):
     assert "Company-001-001" in told
     assert "pple" not in told.lower()
     assert "AAPL" not in told.upper()
+
+
+TOLD = r"(?:Company|Person|Product|Sector)-\d{3}|Date-\d{4}"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [  # as news agencies, terminals and people on the net write
+        (
+            "SAN FRANCISCO, Oct 7 (Reuters) - Tesla Inc (TSLA.O) shares fell 6% on Friday.",
+            "SAN FRANCISCO, D (Reuters) - C (C.O) shares fell 6% on D.",
+        ),
+        ("Ford Motor Co (F.N), Citigroup <C.N>; F US Equity; (T US); V:US", "C (C.N), C <C.N>; C US Equity; (C US); C:US"),
+        ("Caterpillar (CAT) beat Ford (F) and Visa Inc (NYSE: V); (F) is a footnote", "C (C) beat C (C) and C (NYSE: C); (F) is a footnote"),
+        ("Ford (T), $f and $tsla, NYSE American: F, NasdaqGS: TSLA", "C (T), $C and $C, NYSE American: C, NasdaqGS: C"),
+        ("#TeslaStock @elonmusk TSLA230120C00250000 TSLA34 Tesla2022", "#C @P C C C"),
+        ("iPhone14 and iPhone 14, ModelY, Model3, GPT-4", "R and R 14, R, R, R"),
+        ("SP500, S&P&nbsp;500, S and P 500, the S&P, ^GSPC, .INX; S&amp;P 500; S&P Global", "C, C&nbsp;500, C, the C, ^C, .C; C; C"),
+        ("McDonald&#39;s and Moody&#39;s; Russell 2000; Nasdaq-100", "C and Moody&#39;s; C; C"),
+        ("Mr. Musk, Elon, Zuck, Satya; Sarandos and Hastings; Hastings", "Mr. P, P, P, P; P and P; P"),
+        ("MetaMask, metadata, models, MODELS, applesauce, Intelsat, snappy", "C, metadata, models, MODELS, applesauce, Intelsat, snappy"),
+        ("https://x.com/TSLA/status/1?d=2022-10-07&y=2022", "https://x.com/C/status/1?d=D&y=D"),
+        ("C.A. Smith (V.P.), Vitamin C; T.N.T., F.O.B.", "C.A. Smith (V.P.), Vitamin C; T.N.T., F.O.B."),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("exact", [False, True])
+def test_lines_as_they_are_written(line, told, exact):
+    letters = {"Company": "C", "Person": "P", "Product": "R", "Sector": "S", "Date": "D"}
+    entity_map = EntityMap("TSLA", exact=exact)
+    neutered = entity_map.neuter(line)
+    assert re.sub(rf"({TOLD})(?:-\d{{3}})?", lambda token: letters[token[1].partition("-")[0]], neutered) == told
+    assert entity_map.restore(neutered) == line or not exact
+    assert [found.text in line for found in entity_map.find(line)] == [True] * len(entity_map.find(line))
+
+
+@pytest.mark.parametrize("symbol", ["CAT", "NOW", "COST"])
+def test_a_played_ticker_that_is_a_word_needs_no_mark(symbol):
+    assert (
+        EntityMap(symbol).neuter(f"{symbol} rose, a {symbol.lower()} did not")
+        == f"{COMPANY} rose, a {symbol.lower()} did not"
+    )
+    assert EntityMap("TSLA").neuter(f"{symbol} rose") == f"{symbol} rose"
+    assert EntityMap("F").neuter("F rose, $F fell") == f"F rose, ${COMPANY} fell"  # one letter says too little
 
 
 @pytest.mark.parametrize(
@@ -293,6 +390,27 @@ def test_surnames_alone_and_names_of_one_letter_are_people_and_companies_too():
     assert marked == "$" + entity_map.neuter("XYZ1")
 
 
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("\u0130stanbul", "Stra\u00dfe AG"), (" Foo  Bar ",), ("2024", "May"), ("360", "3i"), ("a b",), ("\u00c9", "\u00c9clair"), ("x" * 500,),
+        ("F\u00fcrth-Werke", "\u6771\u82dd"), ("C# Corp", "A/S"),
+    ],
+)  # fmt: skip
+def test_odd_names_are_found_too(names, exact):
+    entity_map = EntityMap("TSLA", companies=[Company(("XYZ1",), names)], exact=exact)
+    own = entity_map.neuter("XYZ1").removesuffix("-001")
+    for name in names:
+        for written in {name.strip(), name.strip().upper(), name.strip().lower()}:
+            mark = "$" if len(written) == 1 else "("
+            text = f"{mark}{written}, so"
+            told = entity_map.neuter(text)
+            assert told.startswith(f"{mark}{own}"), told
+            assert told.endswith(", so")
+            assert entity_map.restore(told) == text or not exact
+
+
 @pytest.mark.parametrize(
     "company", [Company(("XYZ1",), ("Apple",)), Company(("XYZ1",), ("apple inc",)), Company((), ("Xyzzy", "Tim-Cook"))]
 )
@@ -322,10 +440,62 @@ def test_every_shape_of_date_is_masked_whole(shape):
             assert re.fullmatch(re.escape(before) + r"Date-\d{4}" + re.escape(after), told), told
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2022-10-07T14:30:00.123456+00:00", "2022-10-07 2:30 PM", "20221007T143000Z", "20221007143000", "2022_10_07", "7.10.22",
+        "07-10-22", "Oct 7th, '22", "OCT 07 2022", "Oct.7", "Oct.7,2022", "October7,2022", "Oct 7,2022", "Oct 7 14:30:00 2022",
+        "7/Oct/2022", "07/Oct/2022:14:30", "2022-Oct-07", "2022Oct07", "2022 Oct 7", "2022, October 7", "2022 October", "Oct22",
+        "october 7", "7 october", "7 oct", "10/07", "12/31", "Q3-2022", "Q3/2022", "Q3, 2022", "Q3 of 2022", "3Q", "Q3", "Q3 FY22",
+        "third quarter", "3rd quarter of 2022", "1st half 2022", "2H 2022", "1H22", "2H FY23", "2022H1", "FY2022Q3", "FY22 Q3", "FY23E",
+        "F4Q22", "F2023", "2022E", "CY22", "YE2022", "'22", "\u201922", "'90s", "W40 2022", "2022-W40-5", "Jan-Mar 2022", "Sept-Oct 2022",
+        "Jan/Feb 2022", "January to March", "Fri", "Fridays", "october", "Super Bowl LVI", "Yom Kippur", "triple witching", "1665100800",
+        "1665100800000",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("exact", [False, True])
+def test_shapes_that_are_written_more_seldom_are_masked_whole(text, exact):
+    entity_map = EntityMap("TSLA", exact=exact)
+    for around in ("in {} it", "({})", "{}.", "since {}, and", "'{} was so"):
+        told = entity_map.neuter(around.format(text))
+        token = r"Date-\d{4}" + (r"-\d{3}" if exact else "")
+        assert re.fullmatch(re.escape(around).replace(r"\{\}", token), told), told
+        assert entity_map.restore(told) == around.format(text) or not exact
+    assert named_by(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Fri, 07 Oct 2022 14:30:00 GMT", "D, D GMT"), ("Fri Oct 7 14:30:00 2022", "D D"), ("Sat, Oct 8", "D, D"),
+        ("the sun sat; Sun and Sat", "the sun sat; Sun and Sat"), ("in march, they march; Jan said in Jan", "in D, they march; Jan said in D"),
+        ("may 5 and May 5, in may; it may", "may 5 and D, in D; it may"), ("Q1-Q3 2022, Q3 and Q4 2022", "D-D, D and D"),
+        ("'20-day' and '22%' and it's '90 shares'", "'20-day' and '22%' and it's '90 shares'"), ("3/4 of 24/7 or 50/50 or 10/10", "3/4 of 24/7 or 50/50 or 10/10"),
+        ("Date-2022-10-07.csv", "Date-D.csv"), ("1/2 to 5 11/16", "1/2 to 5 11/16"), ("2 1/2", "2 1/2"), ("16651008001", "16651008001"),
+    ],
+)  # fmt: skip
+def test_dates_among_other_words(text, told):
+    entity_map = EntityMap("TSLA")
+    for keep_tokens in (False, True):
+        assert re.sub(r"Date-\d{4}", "D", entity_map.neuter(text, keep_tokens=keep_tokens)) == told
+
+
+def test_words_for_dates_come_back_with_capitals():
+    entity_map = EntityMap("TSLA")
+    for written, back in (
+        ("in march", "in March"),
+        ("last friday", "Last Friday"),
+        ("CHRISTMAS", "Christmas"),
+        ("5-6 May", "5-May 6"),
+    ):
+        assert entity_map.restore(entity_map.neuter(written)) == back
+
+
 def test_ways_to_write_a_day_share_a_token_that_comes_back_as_an_iso_date():
     ways = [
         "2024-03-14", "2024-03-14T09:30", "2024/3/14", "20240314", "2024.03.14", "3/14/24", "03/14/2024", "14.03.2024",
-        "14-03-2024", "March 14, 2024", "Mar. 14th 2024", "14th of March, 2024", "14-MAR-24", "march 14 2024",
+        "14-03-2024", "March 14, 2024", "Mar. 14th 2024", "14th of March, 2024", "14-MAR-24", "march 14 2024", "14.3.24", "2024 Mar 14",
+        "14/Mar/2024", "1710403200", "20240314T093000Z",
     ]  # fmt: skip
     entity_map = EntityMap("TSLA")
     assert entity_map.neuter("; ".join(ways)) == "; ".join(["Date-0001"] * len(ways))
@@ -334,6 +504,10 @@ def test_ways_to_write_a_day_share_a_token_that_comes_back_as_an_iso_date():
         ("third-quarter 2024", "Q3 2024"),
         ("Sept. 2023", "2023-09"),
         ("FY 24", "FY2024"),
+        ("FY24Q3", "Q3 FY2024"),
+        ("3rd quarter", "Q3"),
+        ("CY22", "2022"),
+        ("12/31", "Dec 31"),
         ("30/12/2023", "2023-12-30"),
     ):
         assert entity_map.restore(entity_map.neuter(way)) == named
@@ -406,6 +580,16 @@ def test_days_can_be_told_from_today():
         ("**Company**-001", "Apple Inc."),
         ("Company-001-made", "Apple Inc.-made"),
         ("Company-0011", "Company-0011"),
+        ("Company #1", "Apple Inc."),
+        ("Company #001", "Apple Inc."),
+        ("Company - 001", "Apple Inc."),
+        ("Company: 001", "Apple Inc."),
+        ("[Company-001]", "[Apple Inc.]"),
+        ("Company-001\u2019s", "Apple Inc.\u2019s"),
+        ("Company\n001", "Apple Inc."),
+        ("_Company-001_", "_Apple Inc._"),
+        ("Company A", "Company A"),
+        ("C-001", "C-001"),
         ("the company 1 year ago", "the company 1 year ago"),
         ("MyCompany-001", "MyCompany-001"),
         ("date-0001", "2024-03-14"),
@@ -424,6 +608,21 @@ def test_tokens_that_mean_nothing_stay_and_are_counted():
     text = "Company-999 and Company-999; Sector-099 on Date-0007; Company-001"
     assert entity_map.restore(text) == text.replace("Company-001", "Apple Inc.")
     assert entity_map.unknown == {"Company-999": 2, "Sector-099": 1, "Date-0007": 1}
+
+
+def test_the_views_days_come_back_as_dates_too():
+    task = Task("tsla_main")
+    entity_map = for_task(task, "masked")
+    assert (
+        entity_map.restore("On Day 7 and Day 8, not on Day 999 or day 7")
+        == "On 2022-10-06 and 2022-10-07, not on Day 999 or day 7"
+    )
+    assert entity_map.neuter("Day 7 of the strike") == "Day 7 of the strike"
+    for keywords in ({"exact": True}, {"exact": False}):
+        other = for_task(task, "names", **keywords)
+        assert other.restore(other.neuter("Day 7 of the strike")) == "Day 7 of the strike"
+    exact = for_task(task, "masked", exact=True)
+    assert exact.restore(exact.neuter("Day 7 of the strike at Tesla")) == "Day 7 of the strike at Tesla"
 
 
 @pytest.mark.parametrize("text", ["Company-001 rose", "as COMPANY 7 did", "on Date-0003", "Sector 12", "person-014"])
@@ -455,6 +654,42 @@ def test_quoted_prices_go_through_the_views_scale():
         assert entity_map.neuter(stays) == stays
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("closed at 223.07", "closed at 111.53"), ("Close: 223.07, open 224.01", "Close: 111.53, open 112.00"),
+        ('{"target_price": 250.50}', '{"target_price": 125.25}'), ("price target cut to 300.50 from 330.25", "price target cut to 150.25 from 165.12"),
+        ("a 52-week high of 314.67", "a 52-week high of 157.34"), ("50-day moving average of 230.40", "50-day moving average of 115.20"),
+        ("$220-$230, $220-230, $220\u2013230.50", "$110.00-$115.00, $110.00-115.00, $110.00\u2013115.25"), ("traded around 223.00-225", "traded around 111.50-112.50"),
+        ("closed up 2.35, a high of 5.5 percent, open 24.5% of it", "closed up 2.35, a high of 5.5 percent, open 24.5% of it"),
+        ("at a price of 2.5 billion, P/E 54.30, RSI 45.2, beta 1.25", "at a price of 2.5 billion, P/E 54.30, RSI 45.2, beta 1.25"),
+        ("closed at 7, opened 3 stores, $5-7 million", "closed at 7, opened 3 stores, $5-7 million"),
+        ("closed at 1,223.07", "closed at 611.53"), ("trading at 0.04", "trading at 0.0200"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_price_is_known_by_its_currency_or_by_the_words_before_it(text, told, exact):
+    entity_map = EntityMap("TSLA", scale=0.5, exact=exact)
+    assert entity_map.neuter(text) == told
+    assert entity_map.restore(told) == text
+    assert EntityMap("TSLA").neuter(text) == text
+    door = EntityMap("TSLA", scale=0.5).neuter(
+        text, keep_tokens=True
+    )  # numbers without a currency may be scaled already
+    assert door == (told if "$2" in text else text)
+
+
+def test_amounts_of_any_length_come_back():
+    entity_map = EntityMap("TSLA", scale=17.0, exact=True)
+    for text in (
+        "$" + "9" * 400,
+        "$" + "9" * 13,
+        "closed at " + "9" * 350 + ".25",
+        "$0.000000000001 $0.000000000002 $0.00",
+    ):
+        assert entity_map.restore(entity_map.neuter(text)) == text
+
+
 def test_prices_that_would_read_alike_come_back_as_they_were():
     entity_map = EntityMap("TSLA", scale=0.001)
     text = "$242.40, $242.4, $242.41, $242, $0, $0.00, $1,242.40 and $1242.40"
@@ -477,6 +712,9 @@ def test_each_level_hides_what_it_says():
         "coarse": "Company-001 closed at $121.13 on Date-0001",
     }
     assert EntityMap("TSLA", identity="real").restore("Company-001") == "Company-001"
+    for alias, level in ALIASES.items():
+        assert EntityMap("TSLA", identity=alias, scale=0.5).neuter(text) == told[level]
+        assert for_task(Task(), alias).neuter("$100") == for_task(Task(), level).neuter("$100")
     assert [found.kind for found in EntityMap("TSLA").find(text)] == ["Company", "Date"]
     assert [found.kind for found in EntityMap("TSLA", identity="names").find(text)] == ["Company"]
 
@@ -499,7 +737,10 @@ def test_numbers_are_drawn_so_that_they_tell_nothing():
         ({"scale": 0}, "scale=0"),
         ({"scale": float("nan")}, "scale=nan"),
         ({"companies": [Company()]}, "needs a ticker or a name"),
-        ({"companies": [Company(("XYZ1",), ("-",))]}, "each of its aliases a letter or digit"),
+        ({"companies": [Company(("XYZ1",), ("-",))]}, "'-' begins with neither a letter nor a digit"),
+        ({"companies": [Company((), ("\U0001f600 Corp",))]}, "begins with neither a letter nor a digit"),
+        ({"companies": [Company((), ("Company-007",))]}, "'Company-007' is written like a token"),
+        ({"companies": [Company(("1",), ("Hutch",))]}, "'1' is written like a token or an amount"),
     ],
 )
 def test_wrong_keywords_are_told_in_one_line(keywords, words):
@@ -516,7 +757,7 @@ def test_threads_may_share_a_map():
     entity_map = EntityMap("TSLA", exact=True)
     rng = random.Random(0)
     lines = [
-        f"{rng.choice(FREE)[0]} on {2000 + rng.randrange(40)}-0{1 + rng.randrange(9)}-1{rng.randrange(9)}"
+        f"{rng.choice(FREE)} on {2000 + rng.randrange(40)}-0{1 + rng.randrange(9)}-1{rng.randrange(9)}"
         for _ in range(400)
     ]
     with ThreadPoolExecutor(8) as threads:

@@ -219,7 +219,6 @@ def test_nothing_masked_tells_who_or_when(cell):
         for t, day in enumerate(dates[: start + days])
     ]
     egress = Egress(task, "masked")
-    egress.shows("\n".join("\n".join(day) for day in from_prices(Sight(task.window, 7, "full", "masked"))))
     for day in range(0, days - 1, 20):
         assert egress.leaks("", made(day, items, task=task).text) == []
 

@@ -61,7 +61,7 @@ GAMES = {
     "cost_bps": st.sampled_from([0.0, 1.0, 7.5, 3000.0]),
     "timesteps": st.sampled_from([1, 2, 5, 9, 125, None]),
     "lookback": st.sampled_from([1, 7]),
-    "identity": st.sampled_from(["real", "masked"]),
+    "identity": st.sampled_from(["real", "masked", "coarse"]),
     "world": st.sampled_from(["real", "reversed", "shuffled:2"]),
 }
 # Seven days: episodes of many lengths run into its end, and its moves exceed what the view shows unclipped.
@@ -452,7 +452,7 @@ def test_arrays_of_every_layout_are_actions(compiled):
         ({"action": "text"}, "action='text' is not batched, only 'index'"),
         ({"observation": ["vector"]}, "No observation ['vector']"),
         ({"render_mode": "ansi"}, "render_mode='ansi' is not batched"),
-        ({"identity": "coarse"}, "identity='coarse' is not batched"),
+        ({"identity": "coarser"}, "Did you mean 'coarse'"),
         ({"observation": "vectors"}, "Did you mean 'vector'"),
         ({"render_mode": "rgb"}, "Did you mean 'rgb_array'"),
         ({"cell": "tsla_man"}, "Did you mean 'tsla_main'"),

@@ -6,7 +6,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +17,7 @@ from fintrading_agents.committee import PROMPT_SHA256, analysed, check_items, co
 from fintrading_agents.models import Model, ModelFailure, wait
 from fintrading_agents.neutering import for_task
 from fintrading_agents.pipeline import calls_of_one
-from fintrading_agents.research import from_prices, research
+from fintrading_agents.research import research
 from fintrading_agents.sources import Item, fingerprint, read_sources
 from fintrading_agents.transcript import Transcript
 from fintrading_gym import __version__
@@ -141,7 +140,6 @@ def record_of(
     said = Transcript(task, model)
     window, bars = task.window, mask(task.window, task.lookback, said.identity)
     sight = Sight(window, task.lookback, said.detail, said.identity)
-    said.shows("\n".join(chain.from_iterable(from_prices(sight))))
     check_items(items, for_task(task, said.identity))
     found = research(sight, 1, items, said.entity_map.neuter)
     decision, _ = wait(analysed(said, task, found, on_stage=on_stage, **how))

@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from itertools import chain
 from typing import Any
 
 from fintrading_agents import llm
@@ -12,7 +11,7 @@ from fintrading_agents.figures import figures, unsupported
 from fintrading_agents.models import Model, ModelFailure, wait
 from fintrading_agents.neutering import Ambiguous, EntityMap, for_task
 from fintrading_agents.pipeline import WORDS, Analysis, Record, StageFailed, calls_of_one, stage_failed
-from fintrading_agents.research import SHAPE, Research, from_prices, research, told
+from fintrading_agents.research import SHAPE, Research, research, told
 from fintrading_agents.sources import Item, fingerprint, read_sources
 from fintrading_agents.transcript import IDENTITY, Transcript, check_nudges, model_shared, model_traits
 from fintrading_agents.verdict import FORMS
@@ -36,10 +35,9 @@ class Committee:
     """One episode's agent."""
 
     def __init__(self, task: Task, model: Model, items: Sequence[Item], every: int, **how: Any):
-        self._said = Transcript(task, model)
+        self._said, self.model = Transcript(task, model), model.name
         self.detail, self.identity, self.log = self._said.detail, self._said.identity, self._said.log
         self._sight = Sight(task.window, task.lookback, self.detail, self.identity)
-        self._said.shows("\n".join(chain.from_iterable(from_prices(self._sight))))
         self._task, self._items, self._every, self._how = task, items, every, how
         self._last: tuple[int, Decision] | None = None  # the day of the last analysis that held, and its decision
 

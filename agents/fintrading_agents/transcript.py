@@ -3,11 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields
-from itertools import chain
 from typing import Any
 
 from fintrading_agents.costs import costs
-from fintrading_agents.egress import Egress, Leak
+from fintrading_agents.egress import Egress
 from fintrading_agents.guard import Guarded
 from fintrading_agents.models import Form, Messages, Model, ModelFailure, Reply, Settings, open_model
 from fintrading_agents.models.local import SETTINGS as SMALL
@@ -39,7 +38,6 @@ class Transcript:
         its readers through its `restore`."""
         self._model, self._seed = Guarded(model, self.entity_map), task.seed
         self._egress = Egress(task, self.identity)
-        self._leaks: list[list[Leak]] = []  # of each call, in the order in which they were asked
 
     def new_day(self, **told: Any) -> dict[str, Any]:
         """Begin a day's entry, with what the agent tells of it."""
@@ -54,17 +52,13 @@ class Transcript:
             RunStopped: a limit of the run is reached.
         """
         call: dict[str, Any] = {"stage": stage, "messages": self._model.told(messages)}
-        leaks: list[Leak] = []
         self.log[-1]["calls"].append(call)
-        self._leaks.append(leaks)
-        day = len(self.log)
         try:
             reply = await self._model.complete(call["messages"], sample=self._seed, form=form)
         except ModelFailure as failure:
             call["failure"] = str(failure)
             raise
         call |= reply.as_json()
-        leaks += self._egress.of_day(day, {"calls": [call]})
         return reply, call
 
     async def decide(
@@ -98,10 +92,6 @@ class Transcript:
             told += NUDGE.format(reason=REASONS[decision.reason])
         return decision
 
-    def shows(self, text: str) -> None:
-        """Say what the agent makes of the view, and tells the model: its prices are no leak."""
-        self._egress.shows(text)
-
     def names(self) -> dict[str, str]:
         """What the tokens in today's calls stand for, for people: texts are kept as they were sent."""
         told: dict[str, str] = {}
@@ -113,7 +103,7 @@ class Transcript:
     @property
     def facts(self) -> dict[str, Any]:
         """What the episode's row tells of the model; of its calls, see `counts.counts`."""
-        leaks = list(chain.from_iterable(self._leaks))
+        leaks = self._egress.of_log(self.log)
         return {
             "model": self._model.name,
             "note": self._model.note,

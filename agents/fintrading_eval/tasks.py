@@ -9,7 +9,7 @@ from fintrading_agents.llm import days_shown, system_prompt
 from fintrading_eval.traces import LEDGER, components, task_of
 from fintrading_gym.env import HOLD_RULES
 from fintrading_gym.errors import lookup
-from fintrading_gym.masking import IDENTITIES
+from fintrading_gym.masking import find_identity
 from fintrading_gym.observations import PERSONAS
 from fintrading_gym.windows import EVALUATION, find_window
 
@@ -53,9 +53,7 @@ class FintradingConfig(vf.TasksetConfig):
     @field_validator("identity")
     @classmethod
     def _known_identity(cls, identity: str) -> str:
-        identity = "masked" if identity == "full" else identity
-        lookup("identity", identity, IDENTITIES)
-        return identity
+        return find_identity(identity)
 
     @field_validator("context")
     @classmethod

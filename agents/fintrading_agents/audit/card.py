@@ -20,13 +20,24 @@ def card(told: dict[str, Any]) -> str:
     lines += ["| world | identity | PC | CI | IDS |", "|---|---|---|---|---|"]
     for level, worlds in told["invariance"].items():
         for world, numbers in worlds.items():
-            ci = "not stated" if numbers["ci"] is None else f"{numbers['ci']:.2f}"
+            ci = "unknown" if numbers["ci"] is None else _mean(numbers["ci"])
             lines.append(f"| {world} | {level} | {_mean(numbers['pc'])} | {ci} | {_mean(numbers['ids'])} |")
     lines += [
         "",
         "PC: share of decisions that are those of the real world. Near 1 where prices are others, it does not decide",
-        "by them; below 1 for `renamed`, it decides by the name. CI: how little the confidence changes. IDS: how",
-        f"far the decisions lie apart, in nats; with {samples} of them a day {most_ids(samples):.2f} is the most.",
+        "by them; below 1 for `renamed`, it decides by the name. CI: how little its confidence changes, the stated one",
+        "or the share of a day's samples that agree. IDS: how far the decisions lie apart, in nats; with",
+        f"{samples} of them a day {most_ids(samples):.2f} is the most.",
+        *(["`again` is the real world with other draws: so much luck alone changes."] if samples > 1 else []),
+        "",
+        "| foresight | the real world | other paths | difference |",
+        "|---|---|---|---|",
+        *(
+            f"| identity={level} | {' | '.join(_mean(part) for part in foresight.values())} |"
+            for level, foresight in told["foresight"].items()
+        ),
+        "",
+        "Foresight: 1 where every buy and sell comes true, 0 by luck. More of it in the real world is memory.",
         "",
     ]
     lines += _gap_table("all stretches", told["gap"], plan["identity"])
@@ -49,11 +60,12 @@ def _knowledge(told: dict[str, Any]) -> list[str]:
     levels = told["identification"].items()
     rates = {f"{what}, identity={level}": named[what] for level, named in levels for what in IDENTIFIED}
     rates |= {name: told["recall"][what] for what, name in RECALLED.items()}
-    lines = ["| named or recalled | right | 95 % interval | chance | questions |", "|---|---|---|---|---|"]
+    lines = ["| named or recalled | right | 95 % interval | chance | p | questions |", "|---|---|---|---|---|---|"]
     for name, rate in rates.items():
         interval = f"{rate['low']:.0%}..{rate['high']:.0%}"
         chance = "unknown" if rate["chance"] is None else f"{rate['chance']:.0%}"
-        lines.append(f"| {name} | {rate['share']:.0%} | {interval} | {chance} | {rate['n']} |")
+        p = "unknown" if rate["p"] is None else f"{rate['p']:.3f}"
+        lines.append(f"| {name} | {rate['share']:.0%} | {interval} | {chance} | {p} | {rate['n']} |")
     above = [name for name, rate in rates.items() if is_above_chance(rate)]
     lines += ["", f"Above chance: {'; '.join(above)}." if above else "Nothing is above chance."]
     parts = [*told["identification"].values(), told["recall"]]

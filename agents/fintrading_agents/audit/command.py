@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import fields
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,11 +14,9 @@ from fintrading_agents.audit.report import Plan
 from fintrading_agents.audit.report import audit as measure
 from fintrading_agents.egress import Egress, Leak
 from fintrading_agents.models import ModelFailure
-from fintrading_agents.research import from_prices
 from fintrading_gym.errors import RunStopped
 from fintrading_gym.flags import given, with_model_flags, with_options
 from fintrading_gym.masking import IDENTITIES
-from fintrading_gym.observations import Sight
 from fintrading_gym.recipes import task_of
 from fintrading_gym.rollout import Task, find_player
 from fintrading_gym.store import episodes, is_board
@@ -109,19 +106,14 @@ def _of_board(path: Path) -> list[Leak]:
 
 
 def _leaks(path: Path, cell: str | None, identity: str) -> list[Leak]:
-    text = path.read_text()
+    text = path.read_text(errors="replace")
     try:
         episode = json.loads(text)
     except ValueError:
         episode = None
     if isinstance(episode, dict) and "log" in episode:
         task = Task(**{f.name: episode[f.name] for f in fields(Task)})
-        scan = Egress(task, episode["identity"])
-        if any("research" in day for day in episode["log"]):
-            sight = Sight(task.window, task.lookback, episode["facts"]["detail"], episode["identity"])
-            scan.shows("\n".join(chain.from_iterable(from_prices(sight))))
-        return scan.of_log(episode["log"])
+        return Egress(task, episode["identity"]).of_log(episode["log"])
     if cell is None:
-        raise ValueError(f"{path} is no episode of `fintrading play --json`; say with --cell what was played")
-    scan = Egress(Task(cell, timesteps=None), identity)
-    return [leak for number, line in enumerate(text.splitlines(), 1) for leak in scan.leaks(f"line {number}", line)]
+        raise ValueError(f"{path} is no board and no episode of `play --json`; say with --cell what was played")
+    return Egress(Task(cell, timesteps=None), identity).of_lines(text)

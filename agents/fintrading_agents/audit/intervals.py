@@ -8,6 +8,7 @@ import numpy as np
 A = TypeVar("A")
 B = TypeVar("B")
 
+SHUFFLES = 1999
 Z = 1.959964
 # Student's t, 95 % two-sided, for 1 to 30 degrees of freedom.
 T = (
@@ -40,14 +41,21 @@ def share(hits: int, n: int) -> dict[str, Any]:
 def against_chance(answers: Sequence[A], truths: Sequence[B], right: Callable[[A, B], bool]) -> dict[str, Any]:
     """Share of right answers, and `chance`: what the same answers would score if each met another question's truth.
 
-    So a model that always says "AAPL" is at chance, however often that is right.
+    So a model that always says "AAPL" is at chance, however often that is right. `p` is the share of `SHUFFLES`
+    random matches of answers with truths in which as many are right.
     """
     n = len(answers)
-    told = share(sum(map(right, answers, truths)), n)
-    others = [right(answers[i], truths[j]) for i in range(n) for j in range(n) if i != j]
-    return told | {"chance": float(np.mean(others)) if others else None}
+    fits = np.array([[right(answer, truth) for truth in truths] for answer in answers], bool).reshape(n, n)
+    hits = int(np.trace(fits))
+    others = fits[~np.eye(n, dtype=bool)]
+    matches = np.random.default_rng(0).random((SHUFFLES, n)).argsort(axis=1)
+    as_many = int((fits[np.arange(n), matches].sum(axis=1) >= hits).sum())
+    known = (
+        {"chance": float(others.mean()), "p": (1 + as_many) / (1 + SHUFFLES)} if n > 1 else {"chance": None, "p": None}
+    )
+    return share(hits, n) | known
 
 
 def is_above_chance(told: dict[str, Any]) -> bool:
-    """Whether the whole interval lies above chance."""
-    return told["chance"] is not None and told["low"] > told["chance"]
+    """Whether so many right answers would be luck in fewer than one of forty audits."""
+    return told["p"] is not None and told["p"] < 0.025

@@ -1,21 +1,20 @@
 """What a model knows by heart: which stock a view shows, and what a stock did on a date."""
 
 import asyncio
-import csv
 import datetime
 import json
 import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from fintrading_agents.audit.intervals import against_chance
+from fintrading_agents.egress import printed
 from fintrading_agents.models import Form, Model, Reply, wait
 from fintrading_agents.neutering.companies import key, owners
 from fintrading_gym.observations import Sight, market_texts
-from fintrading_gym.windows import DATA, TICKERS, Window, bundled, iso_date
+from fintrading_gym.windows import TICKERS, Window, bundled, iso_date
 
 IDENTIFY = """\
 You are shown a few days of a stock's market data. Its name is hidden, and dates and price levels may be.
@@ -29,11 +28,27 @@ You are asked what a stock did on a day in the past. Answer from memory, with on
 "down" from it. Where you are not sure, give your best guess."""
 QUESTION = "{ticker} on {date}"
 
+
+def _form(name: str, grammar: str, **properties: dict[str, Any]) -> Form:
+    closed = {"required": list(properties), "additionalProperties": False}
+    return Form(name, {"type": "object", "properties": properties, **closed}, grammar)
+
+
 _TEXT = {"type": "string"}
-IDENTIFIED = Form("identified", {"type": "object", "properties": dict.fromkeys(("ticker", "sector", "date"), _TEXT)})
-RECALLED = Form(
+IDENTIFIED = _form(
+    "identified",
+    r"""root ::= "{\"ticker\": \"" [A-Z]{1,5} "\", \"sector\": \"" sector "\", \"date\": \"" date "\"}"
+sector ::= [A-Za-z] [A-Za-z& -]{2,30}
+date ::= "20" [0-9]{2} "-" [01] [0-9] "-" [0-3] [0-9]""",
+    ticker=_TEXT,
+    sector=_TEXT,
+    date=_TEXT,
+)
+RECALLED = _form(
     "recalled",
-    {"type": "object", "properties": {"close": {"type": "number"}, "next": {"type": "string", "enum": ["up", "down"]}}},
+    r'''root ::= "{\"close\": " [1-9] [0-9]{0,4} "." [0-9] [0-9] ", \"next\": \"" ("up" | "down") "\"}"''',
+    close={"type": "number"},
+    next={"type": "string", "enum": ["up", "down"]},
 )
 
 DAYS = 30  # a date counts as named when it is as near as this
@@ -155,17 +170,10 @@ def _names_date(answer: dict[str, Any], place: Place) -> bool:
 
 
 def _knows_close(answer: dict[str, Any], place: Place, within: float) -> bool:
-    told, close = answer.get("close"), _closes(place.ticker)[place.row]
+    told, close = answer.get("close"), printed(place.ticker)[place.row]
     return isinstance(told, int | float) and abs(told / close - 1) <= within
 
 
 def _knows_direction(answer: dict[str, Any], place: Place) -> bool:
-    closes = _closes(place.ticker)
+    closes = printed(place.ticker)
     return answer.get("next") == ("up" if closes[place.row + 1] > closes[place.row] else "down")
-
-
-@cache
-def _closes(ticker: str) -> tuple[float, ...]:
-    """As newspapers printed them, but for splits: what a model may remember; the game's are adjusted for dividends."""
-    with (DATA / f"{ticker}.csv").open(newline="") as file:
-        return tuple(float(row["close"]) for row in csv.DictReader(file))

@@ -8,13 +8,15 @@ from typing import Any
 
 from fintrading_agents.audit import probes
 from fintrading_agents.audit.gap import Pair, gap, pairs, stretches
+from fintrading_agents.audit.intervals import is_above_chance
 from fintrading_agents.audit.invariance import invariance, points
 from fintrading_agents.models import Model
 from fintrading_agents.models.local import SETTINGS as SMALL
 from fintrading_gym import __version__
 from fintrading_gym.errors import RunStopped, lookup
 from fintrading_gym.leaderboard import AT_ONCE
-from fintrading_gym.masking import IDENTITIES
+from fintrading_gym.masking import ALIASES, IDENTITIES
+from fintrading_gym.ranking import MIN_COVERAGE
 from fintrading_gym.rollout import Episode, Player, Task
 from fintrading_gym.windows import EVALUATION, iso_date
 
@@ -24,7 +26,11 @@ PROMPTS_SHA256 = hashlib.sha256(f"{probes.IDENTIFY}{probes.RECALL}{probes.QUESTI
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is asked and played: about 2 x views + recalls + 10 x points x samples calls, and twice the days."""
+    """How much is asked and played.
+
+    About 2 x views + recalls + 10 x points calls (12 x points x samples of an agent that draws), and those of
+    cells x stretches x steps x 2 decisions.
+    """
 
     cells: tuple[str, ...] = tuple(EVALUATION)
     persona: str = "adaptive"
@@ -40,6 +46,7 @@ class Plan:
     cutoff: str | None = None  # the day the model's knowledge ends, ISO, where it is known
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "identity", ALIASES.get(self.identity, self.identity))
         lookup("identity", self.identity, {name: None for name in IDENTITIES if name != "real"})
         if self.cutoff is not None and iso_date(self.cutoff) is None:
             raise ValueError(f"cutoff={self.cutoff!r} is not a date of the form YYYY-MM-DD")
@@ -86,9 +93,10 @@ def audit(player: Player, plan: Plan, on_part: Callable[[str], None] = lambda pa
             told["recall"] = probes.recall(model, probes.places(plan.recalls, plan.seed + 1))
         on_part("deciding in other worlds")
         asked_on = points(plan.cells, plan.points, plan.seed)
-        told["invariance"] = {
-            level: invariance(opened, asked_on, samples, level, _play) for level in ("real", plan.identity)
-        }
+        levels = ("real", plan.identity)
+        decided = {level: invariance(opened, asked_on, samples, level, _play) for level in levels}
+        told["invariance"] = {level: decided[level]["worlds"] for level in levels}
+        told["foresight"] = {level: decided[level]["foresight"] for level in levels}
         on_part("playing masked and real")
         windows = stretches(plan.cells, plan.stretches, plan.steps)
         paired = pairs(opened, windows, plan.persona, seeds, plan.identity, _play)
@@ -122,6 +130,9 @@ def _verdict(told: dict[str, Any]) -> tuple[str, str]:
     """`memory`, `none found` or `undecided`, and the sentence that says how much of the score may be memory."""
     real, difference = told["gap"]["score"]["real"]["mean"], told["gap"]["score"]["difference"]
     shown = f"Of its score of {real:.3f} with names, dates and prices shown"
+    coverage = min(told["gap"]["coverage"][part]["mean"] for part in ("real", "hidden"))
+    if coverage < MIN_COVERAGE:
+        return "undecided", f"{shown} nothing can be said: it took only {coverage:.0%} of its decisions itself."
     if difference["low"] is None:
         return "undecided", f"{shown} nothing can be said: one stretch of days makes no interval."
     most, least = -difference["low"], -difference["high"]
@@ -131,7 +142,24 @@ def _verdict(told: dict[str, Any]) -> tuple[str, str]:
             "memory",
             f"{shown}, {least:.3f} to {most:.3f} may be memory: so much is lost when they are hidden {over}.",
         )
+    if through := _through_the_mask(told):
+        told_so = f"with identity={told['plan']['identity']} it still {through}"
+        return "undecided", f"{shown}, it cannot be said how much is memory: {told_so}."
     if most <= MARGIN:
         found = f"at most {most:.3f}" if most > 0 else "nothing"
         return "none found", f"{shown}, {found} need be memory: no more is lost when they are hidden {over}."
     return "undecided", f"{shown}, anything up to {most:.3f} may be memory: too few stretches to tell {over}."
+
+
+def _through_the_mask(told: dict[str, Any]) -> str | None:
+    """The sign that memory works although names, dates and levels are hidden; None if there is none."""
+    level = told["plan"]["identity"]
+    named = (told["identification"] or {}).get(level, {})
+    for what in ("ticker", "date"):
+        if what in named and is_above_chance(named[what]):
+            return f"names the {what} ({named[what]['share']:.0%} right, {named[what]['chance']:.0%} by chance)"
+    foresight = told["foresight"][level]
+    if foresight["difference"]["low"] is not None and foresight["difference"]["low"] > 0:
+        real, others = (foresight[part]["mean"] for part in ("real", "others"))
+        return f"foresees what happened ({real:+.2f}) better than what did not ({others:+.2f})"
+    return None

@@ -4,35 +4,35 @@ import hashlib
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fintrading_agents.neutering import dates, tokens
-from fintrading_agents.neutering.companies import SUFFIX, Ambiguous, Company, Entity, alternation, entities, key, owners
-from fintrading_gym.errors import lookup
-from fintrading_gym.masking import DATED, IDENTITIES, PRICE_STEP, SCALED, mask, on_grid
+from fintrading_agents.neutering.amounts import AMOUNTS, COUNT, MONEY, NUMBER, PRICED, with_prices
+from fintrading_agents.neutering.companies import (
+    GLUED,
+    SUFFIX,
+    Ambiguous,
+    Company,
+    Entity,
+    alternation,
+    entities,
+    key,
+    owners,
+    table,
+    ticker_with_a_mark,
+    tidied,
+)
+from fintrading_gym.masking import DATED, PRICE_STEP, SCALED, find_identity, mask, on_grid
 from fintrading_gym.rollout import Task
 from fintrading_gym.windows import iso_date
 
 OUTSIDE = 5001  # dates that are no trading day of the calendar are numbered from here on
 
-NUMBER = r"\d{1,12}(?:,\d{3}){0,4}(?:\.\d{1,12})?"
-_CURRENCY = r"(?:USD|EUR|GBP|JPY|CAD|dollars?|euros?|pounds|yen|cents)"
-# An amount, and the word that makes it another thing than the price of a share.
-MONEY = (
-    rf"(?P<money>(?=[$€£¥\dUEGJCAH])(?:(?:US|C|A|HK)?[$€£¥]\s?{NUMBER}|(?:USD|EUR|GBP|JPY|CAD)\s?{NUMBER}"
-    rf"|(?<![\w.,]){NUMBER}(?=\s?{_CURRENCY}(?![^\W_]))))"
-    r"(?P<large>[-\s]?(?:thousand|million|billion|trillion|mln|mn|bn|tn|[KMBTkmb])(?![^\W_]))?"
-)
-# Numbers that may look like a year and count something; and the days of the masked view.
-COUNT = (
-    rf"(?P<count>(?<![\w.,]){NUMBER}\s(?:shares|points|employees|people|workers|jobs|stores|units|basis|bps|percent)"
-    r"(?![^\W_])|Day\s\d{1,5}(?!\d))"
-)
-EXCHANGE = r"(?P<mark>\$|(?:NYSE|NASDAQ|Nasdaq|NYSEARCA|AMEX|ARCA|BATS|OTC|LSE|TSX)\s?:\s?)"
+DAY = r"Day\s?(?P<day>\d{1,4})(?![^\W_])"  # as the masked view writes it
 
 
 class Found(NamedTuple):
@@ -56,8 +56,8 @@ class EntityMap:
     "Apple" both as "Apple Inc.", a date in ISO form. With `exact` each way has a token of its own,
     `Company-001-002`, and `restore(neuter(text)) == text`.
 
-    A price that a text quotes ("$242.40", but not "$2 billion") is multiplied by `scale` as the view's
-    prices are, and `restore` divides. Other numbers stay.
+    A price that a text quotes ("$242.40", "closed at 242.40", but not "$2 billion") is multiplied by `scale`
+    as the view's prices are, and `restore` divides. Other numbers stay.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class EntityMap:
         Args:
             symbol: the ticker played.
             companies: others than those of the table, or more names of those.
-            identity: how much is hidden, of `masking.IDENTITIES`: from "names+dates" on dates, from "masked"
-                on quoted prices are scaled, with "coarse" rounded too; "real" leaves every text as it is.
+            identity: how much is hidden, as `masking.find_identity` takes it: from "names+dates" on dates, from
+                "masked" on quoted prices are scaled, with "coarse" rounded too; "real" leaves every text as it is.
             exact: a token for each way to write a name.
             days: the trading days that dates are counted in, ISO, ascending; the first is Day 1.
             today: one of `days`; days are then told from it, as `T-0005`.
@@ -90,7 +90,7 @@ class EntityMap:
             ValueError: `days` are no ascending ISO dates, `today` is none of them, or `scale` is not positive.
             Ambiguous: an alias has two owners.
         """
-        lookup("identity", identity, IDENTITIES)
+        identity = find_identity(identity)
         if list(days) != sorted({day for day in days if iso_date(day)}) or len(days) >= OUTSIDE:
             raise ValueError(f"days are not at most {OUTSIDE - 1} ascending dates of the form YYYY-MM-DD")
         if today is not None and today not in days:
@@ -101,7 +101,7 @@ class EntityMap:
         self.unknown: Counter[str] = Counter()
         """What `restore` met that is written like a token and means nothing, and how often."""
         self._scale = scale if identity in SCALED else 1.0
-        more = tuple(sorted(set(companies), key=repr))
+        more = tuple(sorted({tidied(company) for company in companies}, key=repr))
         self._owners = owners(more)
         primary = next((entity for entity in entities(more) if symbol in entity.tickers), None)
         if primary is None:  # a ticker of one's own, which means the company even where somebody's name is written so
@@ -119,10 +119,19 @@ class EntityMap:
         self._ways: Counter[str] = Counter()  # a token: how many there are
         self._told: dict[str, str] = {}  # a price as texts quote it: as it is told
         self._quoted: dict[str, str] = {}  # and back
+        self._heard: set[str] = set()  # amounts that a model wrote, on the view's scale
         self._lock = threading.Lock()
+        self._days = () if exact else tuple(days)
         token = tokens.pattern(exact, today is not None)
-        self._identifying = _identifying(more, identity not in DATED, token)
-        self._restoring = re.compile(token if self._scale == 1 else f"{token}|{MONEY}")
+        prefixed = tuple(ticker for ticker in primary.tickers if ticker in table().prefixed)
+        self._hides = more, prefixed, identity not in DATED, token
+        labels = [rf"(?<![^\W_]){DAY}"] if self._days and identity not in DATED else []
+        amounts = [MONEY, rf"(?<![^\W_]){PRICED}"] if self._scale != 1 else []
+        self._restoring = re.compile("|".join([token, *labels, *amounts]))
+        for company in more:
+            for alias in company.tickers + company.names + company.people + company.products:
+                if identity != "real" and not self.find(f"({alias}) ${alias}"):
+                    raise Ambiguous(f"Alias {alias!r} is written like a token or an amount, and would never be found")
 
     def _number_days(self, days: Sequence[str], today: str | None) -> None:
         now = None if today is None else days.index(today)
@@ -139,7 +148,8 @@ class EntityMap:
 
         Args:
             text: what an agent is to read.
-            keep_tokens: leave what already looks like a token: for texts of which parts have been here before.
+            keep_tokens: for texts of which parts have been here before. What looks like a token stays, and so do
+                amounts that this map told, or that were `heard`, and numbers that only their words make prices.
 
         Raises:
             Ambiguous: the text holds what looks like a token, and `keep_tokens` is not set.
@@ -150,33 +160,55 @@ class EntityMap:
 
         def hidden(match: re.Match[str]) -> str:
             if match["token"] is None:
-                return self._hidden(match)
+                return self._hidden(match, keep_tokens)
             if not keep_tokens and tokens.read(match):
                 raise Ambiguous(f"The text holds {match.group()!r} at {match.start()}, which looks like a token")
             return match.group()
 
         with self._lock:
-            return self._identifying.sub(hidden, text)
+            priced = self._scale != 1 and not keep_tokens
+            return _identifying(*self._hides, priced=priced).sub(hidden, text)
+
+    def heard(self, text: str) -> None:
+        """Take note of what a model wrote: an amount in it is on the view's scale, and stays when it is sent again."""
+        if self._scale != 1:
+            with self._lock:
+                for match in AMOUNTS.finditer(text):
+                    self._heard.update(re.findall(NUMBER, match["money"]))
 
     def find(self, text: str) -> list[Found]:
         """All that tells who or when in a text, tokens aside: what `neuter` would hide."""
-        found = []
-        for match in self._identifying.finditer(text):
-            name = match["name"] or match["ticker"]
-            if name or match["date"]:
-                found.append(Found(self._owners[key(name)].kind if name else "Date", match.group(), match.start()))
-        return found
+        return [
+            Found(self._owner(name).kind if name else "Date", match.group(), match.start())
+            for match in _identifying(*self._hides, priced=False).finditer(text)
+            if (name := _name(match)) or match["date"]
+        ]
 
-    def _hidden(self, match: re.Match[str]) -> str:
+    def _owner(self, name: str) -> Entity:
+        """Whose alias it is, perhaps with something `GLUED` to it."""
+        while key(name) not in self._owners and _GLUED_LAST.search(name):
+            name = _GLUED_LAST.sub("", name)
+        return self._owners[key(name)]
+
+    def _hidden(self, match: re.Match[str], kept: bool) -> str:
         if match["money"]:
-            return match.group() if match["large"] or self._scale == 1 else _with_price(match["money"], self._price)
+            as_it_is = match["large"] or self._scale == 1
+            return match.group() if as_it_is else with_prices(match["money"], lambda number: self._price(number, kept))
+        if match["bare"]:
+            return match["cue"] + with_prices(match["bare"], lambda number: self._price(number, kept))
         if match["count"]:
             return match.group()
         if match["date"]:
             return self._written(self._date(dates.named_by(match["date"])), match["date"])
-        name = match["name"] or match["ticker"]
-        token = self._entities[self._owners[key(name)]]
-        return (match["mark"] or "") + self._written(token, name + (match["suffix"] or ""))
+        return self._named(match, _name(match))
+
+    def _named(self, match: re.Match[str], name: str) -> str:
+        owner = self._owner(name)
+        token = self._entities[owner]
+        told: str = (match["mark"] or match["where"] or "") + self._written(token, name + (match["suffix"] or ""))
+        if beside := match["own"]:  # "Ford (F)": the ticker of whom was just named
+            told += match["between"] + (self._written(token, beside) if self._owner(beside) == owner else beside)
+        return told
 
     def _date(self, named: str) -> str:
         if named not in self._entities:
@@ -194,12 +226,16 @@ class EntityMap:
             self._names[written] = text
         return self._forms[token, text]
 
-    def _price(self, number: str) -> str:
+    def _price(self, number: str, kept: bool) -> str:
+        if kept and (number in self._quoted or number in self._heard):
+            return number
         if number not in self._told:
             price = float(number.replace(",", ""))
             if self.identity == "coarse" and price:
                 price = float(on_grid(np.array(price), PRICE_STEP))
             price *= self._scale
+            if price == float("inf"):  # nobody's price; it must come back all the same
+                return self._quoted.setdefault(number, number)
             # Two prices that would read alike get more digits, so that each comes back as it was.
             told = (f"{price:.{digits}f}" for digits in range(2 if price >= 10 else 4, 1000))
             self._told[number] = next(text for text in told if text not in self._quoted)
@@ -209,7 +245,11 @@ class EntityMap:
     # -------------------------------------------------------------------------------------- back
 
     def restore(self, text: str) -> str:
-        """The text with names and dates for tokens, in one pass. Tokens that mean nothing stay, and are counted."""
+        """The text with names and dates for tokens, in one pass. Tokens that mean nothing stay, and are counted.
+
+        Where dates are told as the view's days, its "Day 37" comes back too, though not with `exact`: there it
+        may have stood in the text.
+        """
         return text if self.identity == "real" else self._restoring.sub(self._restored, text)
 
     def names(self, text: str) -> dict[str, str]:
@@ -220,8 +260,14 @@ class EntityMap:
         return {token: self._names[token] for token in found if token in self._names}
 
     def _restored(self, match: re.Match[str]) -> str:
-        if self._scale != 1 and match["money"]:
-            return match.group() if match["large"] else _with_price(match["money"], self._true_price)
+        part = match.groupdict()
+        if part.get("money"):
+            return match.group() if part["large"] else with_prices(part["money"], self._true_price)
+        if part.get("bare"):
+            return part["cue"] + with_prices(part["bare"], self._true_price)
+        if part.get("day"):
+            number = int(part["day"])
+            return self._days[number - 1] if 0 < number <= len(self._days) else match.group()
         token = tokens.read(match)
         if token is None or token in self._names:
             return self._names[token] if token else match.group()
@@ -241,7 +287,7 @@ def for_task(task: Task, identity: str, **keywords: Any) -> EntityMap:
         identity: as in the view.
         keywords: others of `EntityMap`.
     """
-    window = task.window
+    window, identity = task.window, find_identity(identity)
     start, _ = window.span()
     shown = window.load().date[max(0, start - task.lookback + 1) : start + task.decisions + 1]
     scale = mask(window, task.lookback, identity).scale
@@ -264,14 +310,29 @@ def _drawn(more: tuple[Company, ...], primary: Entity, seed: int) -> tuple[tuple
 
 
 @cache
-def _identifying(more: tuple[Company, ...], dated: bool, token: str) -> re.Pattern[str]:
-    """Tokens, and everything that tells who, and with `dated` when, as one alternation."""
-    aliases, marked = alternation(more)
-    amount = rf"{MONEY}|{EXCHANGE}(?P<ticker>{marked})(?![^\W_])|{COUNT}"
-    who = rf"(?P<name>{aliases})(?P<suffix>{SUFFIX})(?=(?:['\u2019]?s)?(?![^\W_]))"
+def _identifying(
+    more: tuple[Company, ...], played: tuple[str, ...], dated: bool, token: str, priced: bool
+) -> re.Pattern[str]:
+    """Tokens, and everything that tells who, and with `dated` when, as one alternation.
+
+    Args:
+        more: companies beside those of the table.
+        played: tickers of the played company that need no mark though others like them do.
+        dated: dates are hidden too.
+        token: what is taken for a token.
+        priced: numbers that words make prices are found too.
+    """
+    aliases, marked = alternation(more, played)
+    amount = rf"{MONEY}|{PRICED if priced else '(?P<cue>(?!))(?P<bare>)'}|{ticker_with_a_mark(marked)}|{COUNT}"
+    beside = rf"(?:(?P<between>\s?[(\[<])(?P<own>{marked})(?=[)\]>]))?"
+    who = rf"(?P<name>(?:{aliases}){GLUED})(?P<suffix>{SUFFIX})(?=(?:['\u2019]?s)?(?![^\W_])){beside}"
     when = dates.alternation() if dated else "(?!)"
-    return re.compile(rf"(?=[$€£¥]|(?<![^\W_])\w)(?:(?P<token>{token})|{amount}|{who}|(?P<date>{when}))")
+    start = rf"(?=[$€£¥]|(?<![^\W_])(?:[^\W_]|{dates.START}))"
+    return re.compile(rf"{start}(?:(?P<token>{token})|{amount}|{who}|(?P<date>{when}))")
 
 
-def _with_price(money: str, change: Callable[[str], str]) -> str:
-    return re.sub(NUMBER, lambda number: change(number.group()), money, count=1)
+_GLUED_LAST = re.compile(r"(?:\d+(?:[CP]\d+)?|[A-Z][a-z]+)$")
+
+
+def _name(match: re.Match[str]) -> str:
+    return match["name"] or match["ticker"] or match["cash"] or match["quoted"] or ""

@@ -11,15 +11,24 @@ FORM = 3  # digits of the last number in Company-001-002, which tells how the na
 
 def any_case(text: str) -> str:
     """A pattern of the text in upper, lower and mixed case, which `re` looks up faster than with its flag."""
-    return "".join(f"[{c.lower()}{c.upper()}]" if c.lower() != c.upper() else re.escape(c) for c in text)
+    return "".join(map(_any_case, text))
+
+
+def _any_case(c: str) -> str:
+    ways = sorted({c, c.lower(), c.upper()})
+    if len(ways) == 1:
+        return re.escape(c)
+    return f"[{''.join(ways)}]" if all(len(way) == 1 for way in ways) else f"(?:{'|'.join(map(re.escape, ways))})"
 
 
 _DASH = "[-\u2010-\u2015\u2212]"
-# In any case, with any dash, a space or nothing in its place, in bold, and without its zeros, as long as a dash, a
-# zero or a capital still shows that a token is meant.
+_DATED = r"(?:19[5-9]|20[0-4])\d[-./]\d{1,2}(?!\d)"  # "Date-2022-10-07" holds a date, and is no token
+# In any case, with any dash, a space, "#" or nothing in its place, in bold, and without its zeros, as long as a dash,
+# a zero or a capital still shows that a token is meant.
 _NUMBERED = (
     rf"(?:[*_`]{{1,2}}(?=[A-Za-z]+[*_`]))?(?P<kind>{'|'.join(map(any_case, WIDTHS))})[*_`]{{0,2}}"
-    rf"(?:{_DASH}(?P<dashed>\d{{1,4}})|\s?(?P<padded>0\d{{2,3}})|\s(?P<spaced>[1-9]\d{{0,2}})(?![^\W_]))"
+    rf"(?:(?:{_DASH}|\s?#)(?P<dashed>\d{{1,4}})|\s?(?:{_DASH}|#|:)?\s?(?P<padded>0\d{{2,3}})"
+    r"|\s(?P<spaced>[1-9]\d{0,2})(?![^\W_]))"
 )
 _RELATIVE = rf"[Tt]\s?(?P<sign>{_DASH}|\+)\s?(?P<offset>\d{{1,{OFFSET}}})"
 

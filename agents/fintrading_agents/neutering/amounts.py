@@ -1,0 +1,36 @@
+"""Amounts in texts: prices, which go through the view's scale, and numbers that only look like prices or years."""
+
+import re
+from collections.abc import Callable
+
+NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
+_DECIMAL = r"\d+(?:,\d{3})*\.\d+"
+_RANGE = rf"{NUMBER}(?:\s?[-\u2013\u2014]\s?{NUMBER}(?![-\u2013\u2014]?\d))?"
+_CURRENCY = r"(?:USD|EUR|GBP|JPY|CAD|dollars?|euros?|pounds|yen|cents)"
+# An amount or a range of them, and the word that makes it another thing than the price of a share.
+MONEY = (
+    rf"(?P<money>(?=[$€£¥\dUEGJCAH])(?:(?:US|C|A|HK)?[$€£¥]\s?{_RANGE}|(?:USD|EUR|GBP|JPY|CAD)\s?{_RANGE}"
+    rf"|(?<![\w.,]){_RANGE}(?=\s?{_CURRENCY}(?![^\W_]))))"
+    r"(?P<large>[-\s]?(?:thousand|million|billion|trillion|mln|mn|bn|tn|[KMBTkmb])(?![^\W_]))?"
+)
+# A number with decimals, and no currency, behind a word that says it is a price.
+PRICED = (
+    r"(?P<cue>(?=[A-Za-z])(?i:clos(?:e[ds]?|ing)|opens?|opened|opening|trad(?:ed|es|ing)|prices?|priced|targets?|pt|highs?"
+    r"|lows?|bid|ask|strike|support|resistance|settled|ended|finished|average|sma|ema|vwap)(?![^\W_])[\"']?\s?[:=]?\s?"
+    r"(?i:(?:price|level|at|of|to|near|around|above|below|from|is|was|raised|lifted|cut|lowered)\s){0,3})"
+    rf"(?P<bare>{_DECIMAL}(?:\s?[-\u2013\u2014]\s?{NUMBER}|\s(?:to|from|and|or|vs\.?)\s{_DECIMAL})?)"
+    r"(?![\d-]|[.,]\d|\s?%|\s?(?:per\s?cent|points?|pts|bps|x|times|thousand|million"
+    r"|billion|trillion|mln|mn|bn|tn)(?![^\W_]))"
+)
+# Numbers that may look like a year and count something; and the days of the masked view.
+COUNT = (
+    rf"(?P<count>(?<![\w.,]){NUMBER}\s(?:shares|points|employees|people|workers|jobs|stores|units|basis|bps|percent)"
+    r"(?![^\W_])|Day\s\d{1,5}(?!\d))"
+)
+
+AMOUNTS = re.compile(rf"(?<![^\W_]){MONEY}")
+
+
+def with_prices(amount: str, change: Callable[[str], str]) -> str:
+    """An amount, or a range, with every number in it changed."""
+    return re.sub(NUMBER, lambda number: change(number.group()), amount)
