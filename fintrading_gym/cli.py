@@ -1,5 +1,6 @@
 """The command line: `fintrading --help`."""
 
+import errno
 import json
 import os
 import sys
@@ -80,6 +81,8 @@ IdentityFlag = Annotated[
     typer.Option("--identity", help=f"What the text view tells: {', '.join(IDENTITIES)}; else as the player wishes."),
 ]
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of the system's faults those that are no bad usage
+
 # Who plays on a board when nobody says: the learners too, where they can be trained.
 LEARNERS = "ppo,a2c,dqn," if find_spec("stable_baselines3") else ""
 ON_BOARD = f"buy_and_hold,short_and_hold,flat,random,momentum,mean_reversion,sma_cross,linear,{LEARNERS}oracle"
@@ -92,7 +95,7 @@ def main() -> None:
         app()
     except (ValueError, MissingExtra, OSError) as fault:
         _complain(fault)
-        sys.exit(2)
+        sys.exit(1 if getattr(fault, "errno", None) in NO_ROOM else 2)
     except RunStopped as stop:
         _complain(stop)
         sys.exit(1)
@@ -262,9 +265,8 @@ def leaderboard(
                 board.fill(kept, lacking, options.get("in_flight", board.AT_ONCE), watch.on_day, elsewhere)
         except (KeyboardInterrupt, RunStopped) as end:
             ended = end
-        rows, missing = kept.rows(), len(board.lacking(kept, episodes))
+        (rows, sha256), missing = kept.contents(), len(board.lacking(kept, episodes))
         kept.end("finished" if ended is None else one_line(ended))
-        sha256 = kept.digest() if out else ""
     if isinstance(ended, RunStopped) and not rows:
         raise ended
     if csv_file:

@@ -106,13 +106,14 @@ class Store:
 
     def rows(self) -> list[Row]:
         """All that is on the board; see the module's `rows`."""
-        with _readable(self.path):
-            return [one.row for one in _read_all(self._db)]
+        return self.contents()[0]
 
-    def digest(self) -> str:
-        """Of all that is on the board; see the module's `digest`."""
+    def contents(self) -> tuple[list[Row], str]:
+        """All that is on the board, and its digest, read once; see the module's `rows` and `digest`."""
+        found: list[Row] = []
         with _readable(self.path):
-            return digest_of(_read_all(self._db))
+            sha256 = digest_of(_noted(_read_all(self._db), found))
+        return found, sha256
 
     def end(self, outcome: str) -> None:
         """Note how the run ended, if the file can still be written: where it cannot, that is what ended it."""
@@ -244,6 +245,12 @@ def _read_all(db: sqlite3.Connection, damaged: Callable[[str], None] | None = No
             damaged(str(fault))
         else:
             yield stored
+
+
+def _noted(stored: Iterable[Stored], rows: list[Row]) -> Iterator[Stored]:
+    for one in stored:
+        rows.append(one.row)
+        yield one
 
 
 def digest_of(stored: Iterable[Stored]) -> str:

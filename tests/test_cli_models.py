@@ -18,6 +18,7 @@ from stub_endpoint import Stub, error, says
 
 from fintrading_gym import cli
 from fintrading_gym.progress import told
+from fintrading_gym.store import rows
 
 BUY, SELL = says('{"action": "buy"}'), says('{"action": "sell"}')
 QUICK = ("--structured", "none", "--attempts", 1)
@@ -199,14 +200,13 @@ def test_prices_make_costs_and_a_limit_in_money(run, tmp_path):
 def test_an_interrupt_ends_with_130_keeps_what_is_finished_and_waits_for_no_answer(tmp_path):
     env = {**os.environ, "OPENAI_API_KEY": KEY, "FINTRADING_CACHE": str(tmp_path)}
     with Stub(BUY, BUY, says("late", delay=60)) as stub:
-        words = ["leaderboard", *ONE, "--base-url", stub.url, *QUICK, "--csv", "rows.csv"]
+        words = ["leaderboard", *ONE, "--base-url", stub.url, *QUICK, "--csv", "rows.csv", "--out", "board.db"]
         command = [str(Path(sys.executable).with_name("fintrading")), *map(str, words)]
         pipe = subprocess.PIPE
         process = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=pipe, stderr=pipe, text=True)
-        while len(stub.requests) < 3:
+        while len(stub.requests) < 3 or not rows(tmp_path / "board.db"):  # the rule's
             assert process.poll() is None
-            time.sleep(0.01)
-        time.sleep(1)  # the rule is done long before
+            time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
     assert process.returncode == 130, out + err

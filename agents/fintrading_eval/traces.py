@@ -234,7 +234,7 @@ def import_traces(
     if boards:
         with store.writing(boards[0], {"import": str(traces)}) as kept:
             new = keep(kept, imported)
-            played, sha256 = kept.rows(), kept.digest()
+            played, sha256 = kept.contents()
             kept.end("finished")
     else:
         played = [one.row for one in numbered(imported, [])]

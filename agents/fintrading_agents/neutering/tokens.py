@@ -27,7 +27,7 @@ _DATED = r"(?:19[5-9]|20[0-4])\d[-./]\d{1,2}(?!\d)"  # "Date-2022-10-07" holds a
 # a zero or a capital still shows that a token is meant.
 _NUMBERED = (
     rf"(?:[*_`]{{1,2}}(?=[A-Za-z]+[*_`]))?(?P<kind>{'|'.join(map(any_case, WIDTHS))})[*_`]{{0,2}}"
-    rf"(?:(?:{_DASH}|\s?#)(?P<dashed>\d{{1,4}})|\s?(?:{_DASH}|#|:)?\s?(?P<padded>0\d{{2,3}})"
+    rf"(?:(?:{_DASH}|\s?#)(?!{_DATED})(?P<dashed>\d{{1,4}})|\s?(?:{_DASH}|#|:)?\s?(?P<padded>0\d{{2,3}})"
     r"|\s(?P<spaced>[1-9]\d{0,2})(?![^\W_]))"
 )
 _RELATIVE = rf"[Tt]\s?(?P<sign>{_DASH}|\+)\s?(?P<offset>\d{{1,{OFFSET}}})"
