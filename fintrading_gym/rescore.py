@@ -108,6 +108,9 @@ def _facts(row: Row, log: tuple[Any, ...]) -> Iterator[str]:
     if "calls" not in row or not all(isinstance(day, Mapping) and "calls" in day for day in log):
         return
     counted = {name: value for name, value in counts(log).items() if name not in OF_THE_RUN and name in row}
+    if "embedding_usd" in row:  # vectors are paid for, and are no calls
+        parts = (counted["cost_usd"], row["embedding_usd"])
+        counted["cost_usd"] = None if None in parts else sum(parts)
     yield from _differing(row, counted, "but its calls give")
 
 

@@ -111,6 +111,17 @@ def test_the_calls_that_an_agent_counts_are_those_it_makes(name, tmp_path, monke
     for task in (TASK, replace(TASK, timesteps=9)):
         one = find_player(f"{name}:openai/m")
         assert costs_of(one, task).calls[0] == one.factory.calls_per_episode(task, {})
+    assert list(tmp_path.iterdir()) == []  # no cache, and no memories
+
+
+def test_vectors_from_an_endpoint_are_not_asked_for_and_make_the_cost_unknown(player, tmp_path, monkeypatch):
+    monkeypatch.setenv("FINTRADING_CACHE", str(tmp_path / "cache"))
+    with Stub(says("{}")) as stub:
+        options = {**player().options, "base_url": stub.url}
+        one = replace(find_player("finmem:openai/m"), options=options)
+        assert costs_of(one, TASK).usd[0] > 0
+        told = costs_of(replace(one, options=options | {"memory_embedding": "openai/v"}), TASK)
+        assert (told.usd, told.calls[0] > 6, stub.requests) == (None, True, [])
 
 
 def test_an_agent_that_cannot_play_with_what_stands_in_for_a_model_is_unknown(player):

@@ -52,7 +52,7 @@ def test_the_commands_take_a_model_from_its_address_to_a_board_that_is_verified(
             if "--out" in words and "--dry-run" not in words:
                 digests[words[words.index("--out") + 1]] = said[-1][1].split()[-1]
     assert [words[0] for words, _ in said] == [
-        "play", "leaderboard", "leaderboard", "export", "import", "rescore", "egress", "leaderboard",
+        "play", "leaderboard", "leaderboard", "report", "export", "import", "rescore", "egress", "leaderboard",
     ]  # fmt: skip
     assert digests["again.db"] == digests["board.db"]
     assert digest(Path("board.db")) != digests["board.db"]  # of before the import

@@ -170,6 +170,15 @@ def test_replies_are_read_again_as_the_agent_read_them(form, tmp_path, monkeypat
     assert len(rescore(episode)[0]) == 3  # a verdict as `replies.parse` would read it is another
 
 
+def test_what_vectors_cost_is_part_of_the_cost(tmp_path):
+    one = stored(find_player("finmem:scripted/momentum"), TASK, tmp_path / "b.db")
+    told = {"embedding_usd": 0.25, "cost_usd": 0.25}
+    assert rescore(replace(one, row=one.row | told)) == ([], "")
+    assert rescore(replace(one, row=one.row | told | {"cost_usd": 0.2}))[0] == [
+        "cost_usd is 0.2, but its calls give 0.25"
+    ]
+
+
 def test_no_module_is_imported_for_a_board(tmp_path):
     episode = stored(find_player("llm:scripted/buy"), TASK, tmp_path / "b.db")
     name = {"agent": "antigravity:fly"}

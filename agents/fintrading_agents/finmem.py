@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
+from fintrading_agents.costs import costs
 from fintrading_agents.memory import embeddings, file, prompts
 from fintrading_agents.memory.choices import Choices
 from fintrading_agents.memory.embeddings import Embedding, open_embedding, total
@@ -20,10 +22,11 @@ from fintrading_agents.memory.store import Recalled
 from fintrading_agents.models import Form, Model, Settings, wait
 from fintrading_agents.sources import read_sources
 from fintrading_agents.transcript import Transcript, model_shared, model_traits
+from fintrading_gym.costs import Costs
 from fintrading_gym.masking import mask
 from fintrading_gym.observations import Sight, market_texts
 from fintrading_gym.replies import Decision, prose
-from fintrading_gym.rollout import Task, Traits
+from fintrading_gym.rollout import Player, Task, Traits
 
 BRIEF_TOP_K = 1  # memories of each layer beside the brief view: more would be more than a small model reads in time
 MOMENTUM = 3  # days, the paper's M
@@ -341,7 +344,17 @@ def _traits(model: Any, options: Mapping[str, Any]) -> Traits:
     """As of every agent that asks a model; but the importance of memories is drawn from the seed."""
     traits = model_traits(OPTIONS)(model, options)
     draws = not options.get("memory_off", False)
-    return replace(traits, uses_seed=traits.uses_seed or draws, indifferent=traits.indifferent | {"memory_file"})
+    indifferent = traits.indifferent | {"memory_file"}
+    return replace(traits, uses_seed=traits.uses_seed or draws, indifferent=indifferent, costs=_costs)
+
+
+def _costs(player: Player, task: Task) -> Costs:
+    """Of one episode, in which nothing is remembered for good, and no endpoint asked for vectors either."""
+    with TemporaryDirectory() as folder:
+        here = {"memory_embedding": "hashing", "memory_file": f"{folder}/memory.sqlite"}
+        told = costs(replace(player, options={**player.options, **here}), task)
+    asks = player.options.get("memory_embedding", _USUAL["memory_embedding"]) not in embeddings.HERE
+    return replace(told, usd=None) if asks else told  # what vectors cost is not told by the calls
 
 
 finmem.traits = _traits  # type: ignore[attr-defined]
