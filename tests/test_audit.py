@@ -91,7 +91,7 @@ def test_a_model_that_trades_on_the_date_alone_ignores_the_market_and_is_convict
 
 
 def by_path(messages):
-    """Recognises the ten stocks by three returns, which no mask hides, and trades on the next day; probes tell it nothing."""
+    """Knows the ten stocks by three returns, which no mask hides, and trades on the next day; it names nothing."""
     shown = re.findall(r"(?:momentum|return): (\S+) %", str(messages[-1]["content"]))
     known = tomorrows().get(tuple(shown))
     return json.dumps({"action": "sell" if known is None else known})
@@ -133,7 +133,10 @@ def paths():
 
 @pytest.mark.parametrize(
     ("script", "sign"),
-    [(by_path, r"foresees what happened \(\+0.\d\d\) better than what did not"), (names_by_path, r"names the ticker \(\d+% right, \d+% by chance")],
+    [
+        (by_path, r"foresees what happened \(\+0.\d\d\) better than what did not"),
+        (names_by_path, r"names the ticker \(\d+% right, \d+% by chance"),
+    ],
 )
 def test_a_model_that_knows_the_path_behind_the_mask_is_not_cleared(script, sign):
     told = audit(Player("llm:given", llm, Scripted(script)), PLAN)
@@ -212,7 +215,9 @@ def test_who_guesses_is_above_chance_as_seldom_as_is_said():
     for n, kinds in ((8, 10), (40, 10), (40, 3)):
         guesses = [rng.integers(0, kinds, n).tolist() for _ in range(150)]
         truths = [(np.arange(n) % kinds).tolist() for _ in guesses]
-        above = [is_above_chance(against_chance(a, b, lambda x, y: x == y)) for a, b in zip(guesses, truths, strict=True)]
+        above = [
+            is_above_chance(against_chance(a, b, lambda x, y: x == y)) for a, b in zip(guesses, truths, strict=True)
+        ]
         assert np.mean(above) < 0.06
 
 
@@ -220,7 +225,10 @@ def test_who_guesses_is_above_chance_as_seldom_as_is_said():
 def test_the_forms_of_answers_are_as_strict_as_endpoints_ask_and_the_grammar_gives_such(form):
     assert form.schema["additionalProperties"] is False
     assert form.schema["required"] == list(form.schema["properties"])
-    assert all(f'{{"{name}' in form.grammar.replace("\\", "") or f', "{name}' in form.grammar.replace("\\", "") for name in form.schema["required"])
+    assert all(
+        f'{{"{name}' in form.grammar.replace("\\", "") or f', "{name}' in form.grammar.replace("\\", "")
+        for name in form.schema["required"]
+    )
 
 
 def test_an_interval_covers_the_truth_as_often_as_it_says():
@@ -257,10 +265,14 @@ def test_ci_is_taken_where_the_decision_stays_and_a_confidence_is_stated():
 def test_without_stated_confidences_ci_is_taken_from_how_many_samples_agree():
     three, two = decisions(*[("buy", None)] * 3), decisions(("buy", None), ("sell", None), ("buy", None))
     sell = decisions(*[("sell", None)] * 3)
-    assert _confidence_invariance([(three, two), (three, three), (three, sell)])["mean"] == pytest.approx((2 / 3 + 1) / 2)
+    assert _confidence_invariance([(three, two), (three, three), (three, sell)])["mean"] == pytest.approx(
+        (2 / 3 + 1) / 2
+    )
     assert _confidence_invariance([([None, None, Decision("buy")], three)]) is None  # mostly it decided nothing
     assert _confidence_invariance([(three, sell)]) is None
-    assert _confidence_invariance([(decisions(("buy", None)), decisions(("buy", None)))]) is None  # one sample tells nothing
+    assert (
+        _confidence_invariance([(decisions(("buy", None)), decisions(("buy", None)))]) is None
+    )  # one sample tells nothing
     stated = decisions(("buy", 0.5), ("sell", 0.9), ("buy", 0.7))
     assert _confidence_invariance([(stated, three)])["mean"] == pytest.approx(0.6)
 
@@ -310,7 +322,10 @@ class Drawing(Scripted):
 
 def test_an_llm_that_draws_is_sampled_end_to_end_and_has_a_ci():
     """The seat states no confidence: repeated samples of one prompt give it."""
-    told = audit(Player("llm:drawing", llm, Drawing([], "openai/drawing")), Plan(views=2, recalls=2, points=12, samples=4, stretches=1, steps=2))
+    told = audit(
+        Player("llm:drawing", llm, Drawing([], "openai/drawing")),
+        Plan(views=2, recalls=2, points=12, samples=4, stretches=1, steps=2),
+    )
     assert told["plan"]["samples"] == 4
     for level in ("real", "masked"):
         worlds = told["invariance"][level]

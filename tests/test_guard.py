@@ -80,7 +80,10 @@ def test_the_log_holds_what_was_sent_and_a_price_is_scaled_once():
     scale = mask(Task().window, 7, "masked").scale
     for content, told in (
         ("It closed at $223.07 on 2022-10-07", f"It closed at ${223.07 * scale:.2f} on Date-0008"),
-        (f"They say ${223.07 * scale:.2f}, I say $105.20, or $200", f"They say ${223.07 * scale:.2f}, I say $105.20, or ${200 * scale:.2f}"),
+        (
+            f"They say ${223.07 * scale:.2f}, I say $105.20, or $200",
+            f"They say ${223.07 * scale:.2f}, I say $105.20, or ${200 * scale:.2f}",
+        ),
         ("closed at 93.67 (SMA 91.20)", "closed at 93.67 (SMA 91.20)"),  # what code reckons out of a masked view
     ):
         said.new_day()
@@ -115,10 +118,15 @@ def test_no_agent_asks_a_model_but_through_the_guard():
         str(path.relative_to(root))
         for path in root.rglob("*.py")
         if any(
-            isinstance(node, ast.Attribute) and node.attr == "complete" for node in ast.walk(ast.parse(path.read_text()))
+            isinstance(node, ast.Attribute) and node.attr == "complete"
+            for node in ast.walk(ast.parse(path.read_text()))
         )
     }
-    assert {door for door in doors if not door.startswith("models/")} == {"guard.py", "transcript.py", "audit/probes.py"}
+    assert {door for door in doors if not door.startswith("models/")} == {
+        "guard.py",
+        "transcript.py",
+        "audit/probes.py",
+    }
 
 
 def test_every_text_of_nested_data_is_changed_keys_too():

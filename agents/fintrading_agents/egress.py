@@ -66,7 +66,7 @@ class Egress:
         return [leak for where, text in texts for leak in self.leaks(where, text)]
 
     def leaks(self, where: str, text: str) -> list[Leak]:
-        """All of one text. Sectors, weekdays, months by themselves, and names that are words more often tell too little."""
+        """All of one text. Too little is told by sectors, weekdays, mere months, and names that are mostly words."""
         if self._entity_map.identity == "real":
             return []
         found = [
@@ -87,7 +87,9 @@ class Egress:
     def of_lines(self, text: str) -> list[Leak]:
         """All of a file, by its lines; closes may stand on lines of their own."""
         lines = text.splitlines()
-        found = [leak for n, line in enumerate(lines, 1) for leak in self.leaks(f"line {n}", line) if leak.kind != "Close"]
+        found = [
+            leak for n, line in enumerate(lines, 1) for leak in self.leaks(f"line {n}", line) if leak.kind != "Close"
+        ]
         for begin in range(0, len(lines), LINES // 2):
             stretch = lines[begin : begin + LINES]
             closes = self._closes_of("\n".join(stretch))

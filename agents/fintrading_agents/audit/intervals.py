@@ -50,7 +50,9 @@ def against_chance(answers: Sequence[A], truths: Sequence[B], right: Callable[[A
     others = fits[~np.eye(n, dtype=bool)]
     matches = np.random.default_rng(0).random((SHUFFLES, n)).argsort(axis=1)
     as_many = int((fits[np.arange(n), matches].sum(axis=1) >= hits).sum())
-    known = {"chance": float(others.mean()), "p": (1 + as_many) / (1 + SHUFFLES)} if n > 1 else {"chance": None, "p": None}
+    known = (
+        {"chance": float(others.mean()), "p": (1 + as_many) / (1 + SHUFFLES)} if n > 1 else {"chance": None, "p": None}
+    )
     return share(hits, n) | known
 
 

@@ -29,7 +29,6 @@ You are asked what a stock did on a day in the past. Answer from memory, with on
 QUESTION = "{ticker} on {date}"
 
 
-
 def _form(name: str, grammar: str, **properties: dict[str, Any]) -> Form:
     closed = {"required": list(properties), "additionalProperties": False}
     return Form(name, {"type": "object", "properties": properties, **closed}, grammar)
@@ -38,8 +37,10 @@ def _form(name: str, grammar: str, **properties: dict[str, Any]) -> Form:
 _TEXT = {"type": "string"}
 IDENTIFIED = _form(
     "identified",
-    r'''root ::= "{\"ticker\": \"" [A-Z]{1,5} "\", \"sector\": \"" [A-Za-z] [A-Za-z& -]{2,30} "\", \"date\": \"" date "\"}"
-date ::= "20" [0-9]{2} "-" [01] [0-9] "-" [0-3] [0-9]''',
+    r"""root ::= "{\"ticker\": \"" [A-Z]{1,5} "\", \"sector\": \"" [A-Za-z] [A-Za-z& -]{2,30} """
+    r'''"\", \"date\": \"" date "\"}"'''
+    "\n"
+    r"""date ::= "20" [0-9]{2} "-" [01] [0-9] "-" [0-3] [0-9]""",
     ticker=_TEXT,
     sector=_TEXT,
     date=_TEXT,

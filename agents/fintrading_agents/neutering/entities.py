@@ -4,7 +4,7 @@ import hashlib
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -170,7 +170,7 @@ class EntityMap:
             return _identifying(*self._hides, priced=priced).sub(hidden, text)
 
     def heard(self, text: str) -> None:
-        """Take note of what a model wrote: an amount in it is on the view's scale, and stays as it is when sent again."""
+        """Note what a model wrote: an amount in it is on the view's scale, and stays as it is when sent again."""
         if self._scale != 1:
             with self._lock:
                 for match in AMOUNTS.finditer(text):
@@ -178,11 +178,11 @@ class EntityMap:
 
     def find(self, text: str) -> list[Found]:
         """All that tells who or when in a text, tokens aside: what `neuter` would hide."""
-        found = []
-        for match in _identifying(*self._hides, priced=False).finditer(text):
-            if (name := _name(match)) or match["date"]:
-                found.append(Found(self._owner(name).kind if name else "Date", match.group(), match.start()))
-        return found
+        return [
+            Found(self._owner(name).kind if name else "Date", match.group(), match.start())
+            for match in _identifying(*self._hides, priced=False).finditer(text)
+            if (name := _name(match)) or match["date"]
+        ]
 
     def _owner(self, name: str) -> Entity:
         """Whose alias it is, perhaps with something `GLUED` to it."""
