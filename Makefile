@@ -38,7 +38,7 @@ endif
 
 # What checks it, beside that.
 .venv/.checks: .venv/.players
-	$(PIP) -c constraints.txt -e '.[dev,fast,llm,local,rl,stats]'
+	$(PIP) -c constraints.txt -e '.[dev,fast,llm,local,ray,rl,stats]'
 	@touch $@
 
 clean:

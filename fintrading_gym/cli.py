@@ -1,6 +1,6 @@
 """The command line: `fintrading --help`."""
 
-import csv
+import errno
 import json
 import os
 import sys
@@ -23,6 +23,8 @@ from fintrading_gym import __version__, store, tables, windows
 from fintrading_gym import leaderboard as board
 from fintrading_gym.env import FILLS, HOLD_RULES
 from fintrading_gym.errors import DataError, MissingExtra, RunStopped, UnknownName, lookup, one_line
+from fintrading_gym.executors import EXECUTORS, PROCESSES, find_executor
+from fintrading_gym.export import write_csv, write_json
 from fintrading_gym.flags import given, with_model_flags, with_options
 from fintrading_gym.ledger import evaluate
 from fintrading_gym.masking import IDENTITIES
@@ -79,6 +81,8 @@ IdentityFlag = Annotated[
     typer.Option("--identity", help=f"What the text view tells: {', '.join(IDENTITIES)}; else as the player wishes."),
 ]
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of the system's faults those that are no bad usage
+
 # Who plays on a board when nobody says: the learners too, where they can be trained.
 LEARNERS = "ppo,a2c,dqn," if find_spec("stable_baselines3") else ""
 ON_BOARD = f"buy_and_hold,short_and_hold,flat,random,momentum,mean_reversion,sma_cross,linear,{LEARNERS}oracle"
@@ -91,7 +95,7 @@ def main() -> None:
         app()
     except (ValueError, MissingExtra, OSError) as fault:
         _complain(fault)
-        sys.exit(2)
+        sys.exit(1 if getattr(fault, "errno", None) in NO_ROOM else 2)
     except RunStopped as stop:
         _complain(stop)
         sys.exit(1)
@@ -209,6 +213,13 @@ def leaderboard(
     identity: IdentityFlag = None,
     worlds: Annotated[str, typer.Option(help=f"By commas, of {', '.join(WORLDS)}: a board each.")] = "real",
     out: Annotated[Path | None, typer.Option(help="Keep the board in this file, and go on with what it holds.")] = None,
+    again: Annotated[str, typer.Option(help="Of these agents, by commas: forget their episodes, play them anew.")] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only tell what there is to play, and what it costs.")
+    ] = False,
+    executor: Annotated[str, typer.Option(help=f"What plays agents that compute: {', '.join(EXECUTORS)}.")] = PROCESSES,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; else one a core where that pays.")] = None,
+    ray_address: Annotated[str | None, typer.Option(help="Of a Ray cluster; else Ray runs on this machine.")] = None,
     csv_file: Annotated[str | None, typer.Option("--csv", help="Write a row an episode to this file.")] = None,
     json_file: Annotated[str | None, typer.Option("--json", help="The same as JSON.")] = None,
     **model_flags: Any,
@@ -220,6 +231,7 @@ def leaderboard(
     [dim]fintrading leaderboard --agents buy_and_hold,llm:openai/gpt-4o-mini --seeds 1 --usd-limit 2[/]
     """
     options = given(model_flags)
+    elsewhere = find_executor(executor, workers, ray_address)
     names = _names(f"{agents},{also or ''}")
     players = with_options([find_player(name) for name in names], options)
     rules: dict[str, Any] = {"hold": hold, "cost_bps": cost_bps, "fill": fill, "detail": detail, "identity": identity}
@@ -235,19 +247,25 @@ def leaderboard(
     for path in filter(None, (csv_file, json_file)):
         Path(path).open("a").close()  # the same for a file that cannot be written
     episodes = board.plan(players, played)
+    if dry_run:
+        with Console(stderr=True).status("Counting ..."):
+            expected = board.expected(out, episodes, options.get("in_flight", board.AT_ONCE))
+        tables.print_costs(expected)
+        return
+    by_name = {player.name: player for player in players}
+    anew = [lookup("agent on this board", name, by_name) for name in (_names(again) if again else ())]
     # Where it is asked is no setting to note: the address may be meant to hold a secret, which it is refused for later.
     asked = {"agents": names, "tasks": [asdict(task) for task in played], **options, "base_url": None}
     ended: KeyboardInterrupt | RunStopped | None = None
     with store.writing(out, asked) as kept:
-        lacking = board.lacking(kept, episodes)
+        moved, lacking = board.begin(kept, episodes, anew)
         _tell_calls(lacking)
         try:
             with watched(sum(task.decisions for _, task in lacking)) as watch:
-                board.fill(kept, lacking, options.get("in_flight", board.AT_ONCE), watch.on_day)
+                board.fill(kept, lacking, options.get("in_flight", board.AT_ONCE), watch.on_day, elsewhere)
         except (KeyboardInterrupt, RunStopped) as end:
             ended = end
-        rows = kept.rows()
-        done = len(episodes) - len(board.lacking(kept, episodes))
+        (rows, sha256), missing = kept.contents(), len(board.lacking(kept, episodes))
         kept.end("finished" if ended is None else one_line(ended))
     if isinstance(ended, RunStopped) and not rows:
         raise ended
@@ -256,13 +274,17 @@ def leaderboard(
     if json_file:
         write_json(Path(json_file), rows)
     tables.print_boards(rows)
+    if moved:
+        print(f"{moved} episodes of other code, files, prices or versions under these names are set aside")
     if out:
-        print(f"{out}: {len(rows)} episodes, {len(lacking)} of them played now; fintrading report {out} shows them")
+        now = len(lacking) - missing
+        print(f"{out}: {len(rows)} episodes, {now} of them played now; fintrading report {out} shows them")
+        print(f"sha256 of what {out} holds: {sha256}")
     if isinstance(ended, KeyboardInterrupt):
         raise typer.Exit(130)
     if ended:
-        fail(f"{done} of {len(episodes)} episodes are finished: {ended}")
-    if any(row["failure"] for row in rows):
+        fail(f"{len(episodes) - missing} of {len(episodes)} episodes are finished: {ended}")
+    if missing:
         fail("some episodes failed; the table says which")
 
 
@@ -337,29 +359,15 @@ def _timesteps(text: str) -> int | None:
 
 
 def _tell_calls(episodes: Sequence[tuple[Player, Task]]) -> None:
-    """Before a run: how often those players that know it will ask their models."""
+    """Before a run: how often those players will ask their models that know it, and ask more than once a day."""
     calls: dict[str, list[int]] = {}
     for player, task in episodes:
-        if (count := player.calls(task)) is not None:
+        if (count := player.calls(task)) is not None and count > task.decisions:
             calls.setdefault(player.name, []).append(count)
     for name, counts in calls.items():
         where = f"{len(counts)} episode{'s' * (len(counts) > 1)}"
         told = f"{name}: {sum(counts):,} calls to its model in {where}, nudges and what the cache holds aside"
         Console(stderr=True).print(told, markup=False, highlight=False, soft_wrap=True)
-
-
-def write_csv(path: Path, rows: list[store.Row]) -> None:
-    """A row an episode, each column that any row has, but for the days' `log_returns`."""
-    names = list(dict.fromkeys(name for row in rows for name in row if name != "log_returns"))
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, names, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def write_json(path: Path, rows: list[store.Row]) -> None:
-    """The same as one JSON array, with the days' `log_returns`."""
-    path.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 def _complain(message: object) -> None:

@@ -1,6 +1,7 @@
 """Flags of the command line that go to the players that take them: how a model is asked, and how an agent asks it."""
 
 import inspect
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, TypeVar
@@ -37,8 +38,26 @@ AGENT_FLAGS: dict[str, tuple[type, str, str]] = {
     "debate_rounds": (int, "committee", "Rounds in which bull and bear answer each other; 0: one brief of each."),
     "every": (int, "committee", "Days from one whole analysis to the next; in between one plain question a day."),
     "form": (str, "committee", "How the last stage answers: schema (JSON) or prose (labelled lines)."),
-    "sources": (str, "committee", "A JSONL file of news, filings and the like: date, kind, title, text."),
+    "sources": (str, "committee and finmem", "A JSONL file of news, filings and the like: date, kind, title, text."),
+    "persona_rule": (
+        str,
+        "finmem",
+        "What the adaptive persona goes by: cumulative, recent (both of its returns), momentum.",
+    ),
+    "memory_off": (bool, "finmem", "No memory, and no warm-up."),
+    "memory_constants": (str, "finmem", "How memories fade and move: paper, code."),
+    "memory_top_k": (int, "finmem", "Memories of each layer that the model is shown."),
+    "memory_layers": (str, "finmem", "Those that are on, by commas: shallow, intermediate, deep; all."),
+    "memory_embedding": (str, "finmem", "What tells how relevant a memory is: hashing, minilm, openai/NAME."),
+    "memory_warmup": (int, "finmem", "Trading days before the window that are lived through first."),
+    "memory_warmup_calls": (int, "finmem", "Of these, how many the model explains, knowing the next day's move."),
+    "memory_reflect": (int, "finmem", "After so many days each the model looks back on them; 0: never."),
+    "memory_file": (str, "finmem", "SQLite file in which memories are kept; else in the user's cache folder."),
+    "memory_start": (str, "finmem", "Such a file, whose memory is gone on with instead of a warm-up."),
 }
+
+# What is meant where a flag is left out: said either way, it is the same agent.
+VARIABLES = {"base_url": "OPENAI_BASE_URL"}
 
 
 def with_model_flags(command: C) -> C:
@@ -56,8 +75,14 @@ def with_model_flags(command: C) -> C:
 
 
 def _flag(name: str, kind: type, told: str, panel: str) -> inspect.Parameter:
-    option = Annotated[kind | None, typer.Option(help=told, rich_help_panel=panel)]  # type: ignore[valid-type]
+    spelt = typer.Option(written(name), help=told, rich_help_panel=panel)
+    option = Annotated[kind | None, spelt]  # type: ignore[valid-type]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
+
+
+def written(name: str) -> str:
+    """An option's flag: `--max-nudges`, `--memory.top-k`."""
+    return "--" + name.replace("memory_", "memory.", 1).replace("_", "-")
 
 
 def given(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,12 +97,14 @@ def with_options(players: Iterable[Player], options: Mapping[str, Any]) -> list[
         ValueError: none of them takes one.
     """
     players = list(players)
+    usual = {name: os.environ[variable] for name, variable in VARIABLES.items() if os.environ.get(variable)}
     taken = {name for player in players for name in player.traits.options}
     for name in [name for name in options if name not in taken]:
         names = ", ".join(player.name for player in players)
         whose = AGENT_FLAGS[name][1] if name in AGENT_FLAGS else "players that ask a model, such as llm"
-        raise ValueError(f"--{name.replace('_', '-')} is for {whose}; there are: {names}")
+        raise ValueError(f"{written(name)} is for {whose}; there are: {names}")
+    there = {**usual, **options}
     return [
-        replace(player, options={name: options[name] for name in player.traits.options if name in options})
+        replace(player, options={name: there[name] for name in player.traits.options if name in there})
         for player in players
     ]

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from fintrading_gym.counts import counts
 from fintrading_gym.replies import ACTIONS, Decision
 from fintrading_gym.rollout import Agent
 
@@ -26,9 +27,9 @@ class Watch:
         self._facts: dict[int, Mapping[str, Any]] = {}  # of each episode's agent, as they are now
         self._mixes: dict[str, Counter[str]] = {}  # by model
 
-    def on_day(self, place: int, agent: Agent, decision: Decision | None) -> None:
-        """Count a day of the episode at this place."""
-        facts = getattr(agent, "facts", None)
+    def on_day(self, place: int, agent: Agent | None, decision: Decision | None) -> None:
+        """Count a day of the episode at this place; without an agent, it was played elsewhere."""
+        facts = _so_far(agent)
         with self._lock:
             self._progress.advance(self._days)
             if facts and "model" in facts:
@@ -36,6 +37,15 @@ class Watch:
                 mix = self._mixes.setdefault(facts["model"], Counter())
                 mix[(decision and decision.action) or "none"] += 1
                 self._progress.update(self._days, description=told(self._facts.values(), self._mixes))
+
+
+def _so_far(agent: Agent | None) -> Mapping[str, Any] | None:
+    """What an agent tells of itself, in the middle of an episode: of one that asks a model, the sums over its calls.
+
+    All of its `facts` would be dear each day: for them every text is searched for what tells who or when.
+    """
+    model, log = getattr(agent, "model", None), getattr(agent, "log", None)
+    return {"model": model, **counts(log)} if isinstance(model, str) and log else getattr(agent, "facts", None)
 
 
 def told(facts: Iterable[Mapping[str, Any]], mixes: Mapping[str, Mapping[str, int]]) -> str:

@@ -15,6 +15,7 @@ import gymnasium as gym
 import numpy as np
 
 from fintrading_gym import ENV_ID
+from fintrading_gym.costs import Costs
 from fintrading_gym.env import market_returns
 from fintrading_gym.errors import MissingExtra, RunStopped, UnknownName, brief, lookup, one_line
 from fintrading_gym.ledger import Ledger
@@ -174,6 +175,7 @@ class Traits:
     concurrent: bool = False  # True: its agents wait rather than compute, so episodes may run in threads
     options: tuple[str, ...] = ()  # keywords that the factory takes beside the task and the argument
     indifferent: frozenset[str] = frozenset()  # those of them that change no decision: limits, where replies are kept
+    costs: Callable[["Player", Task], Costs] | None = None  # what an episode will cost; None: it asks no model
 
 
 @dataclass(frozen=True)

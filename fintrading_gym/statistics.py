@@ -83,10 +83,8 @@ def in_words(found: Statistics) -> list[str]:
     untested, differ = len(found.comparisons) - len(tested), [c for c in tested if c.significant]
     said = []
     if tested:
-        several = f"{len(differ)} of {len(tested)} tested pairs of agents differ" if differ else "No two agents differ"
-        said.append(
-            f"{several} by more than chance (Wilcoxon's signed rank, Holm's correction for {len(tested)} tests)"
-        )
+        several = f"{len(differ) or 'None'} of the tested pairs of agents, {len(tested)}, differ"
+        said.append(f"{several} by more than chance (Wilcoxon's signed rank, corrected for their number by Holm)")
     if untested:
         left = f"{untested} pairs of agents are" if untested > 1 else "One pair of agents is"
         said.append(

@@ -4,134 +4,41 @@
 """
 
 import hashlib
-import inspect
 import json
 import platform
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from fintrading_gym import __version__
 from fintrading_gym.errors import RunStopped, one_line
-from fintrading_gym.ledger import Ledger
-from fintrading_gym.replies import Decision
-from fintrading_gym.rollout import Episode, Player, Task
+from fintrading_gym.recipes import MADE_BY, dumps, key_of
+from fintrading_gym.rollout import Episode
+from fintrading_gym.schema import APPLICATION, SCHEMA, SCHEMA_VERSION
+from fintrading_gym.stored import Damaged, insert, read
+from fintrading_gym.stored import Row as Row
+from fintrading_gym.stored import Stored as Stored
 
-Row = dict[str, Any]
-
-SCHEMA_VERSION = 1  # in PRAGMA user_version
-APPLICATION = 0x46545247  # in PRAGMA application_id: "FTRG"
-SCHEMA = """
-CREATE TABLE runs (                 -- one a call of the command
-  id       INTEGER PRIMARY KEY,
-  started  TEXT NOT NULL,           -- UTC, ISO 8601
-  ended    TEXT,                    -- NULL: it was killed, or goes on
-  outcome  TEXT,                    -- 'finished', or what ended it before
-  version  TEXT NOT NULL,           -- of fintrading-gym
-  machine  TEXT NOT NULL,
-  settings TEXT NOT NULL            -- JSON: what was asked for
-);
-CREATE TABLE episodes (             -- one agent on one task
-  id      INTEGER PRIMARY KEY,
-  key     TEXT NOT NULL UNIQUE,     -- sha256 of recipe
-  recipe  TEXT NOT NULL,            -- JSON: all that makes the episode what it is
-  run     INTEGER NOT NULL REFERENCES runs,
-  agent   TEXT NOT NULL,
-  world   TEXT NOT NULL,
-  cell    TEXT NOT NULL,
-  persona TEXT,                     -- NULL: the agent ignores it
-  seed    INTEGER,                  -- NULL: the agent ignores it
-  score   REAL,                     -- NULL: it failed
-  failure TEXT,                     -- NULL: it was played to its end
-  "row"   TEXT NOT NULL             -- JSON: every column of the leaderboard's row
-);
-CREATE TABLE steps (                -- one a decision
-  episode    INTEGER NOT NULL REFERENCES episodes ON DELETE CASCADE,
-  day        INTEGER NOT NULL,      -- 1, 2, ...
-  date       TEXT,                  -- the day whose close was seen; NULL, here and below: the agent failed on this day
-  price      REAL,                  -- its adjusted close, USD
-  action     INTEGER,               -- 0 sell, 1 hold, 2 buy: what was carried out
-  valid      INTEGER,               -- 0: the agent gave no decision, and the environment held
-  position   INTEGER,               -- -1, 0, +1 after the decision
-  log_return REAL,                  -- earned until the next close, costs taken off
-  market     REAL,                  -- log return of the stock until the next close
-  overnight  REAL,                  -- the part of it that the position before the decision earns
-  decision   TEXT,                  -- JSON: as the agent gave it; NULL: it gave none
-  log        TEXT,                  -- JSON: what the agent kept of the day beside its calls; NULL: nothing
-  PRIMARY KEY (episode, day)
-) WITHOUT ROWID;
-CREATE TABLE calls (                -- one a question to a model
-  episode    INTEGER NOT NULL REFERENCES episodes ON DELETE CASCADE,
-  day        INTEGER NOT NULL,
-  number     INTEGER NOT NULL,      -- of the day, 1, 2, ... in the order of the asking
-  stage      TEXT,                  -- which of an agent's questions it is
-  messages   TEXT NOT NULL,         -- JSON: as sent
-  reply      TEXT,                  -- JSON: all of the reply; NULL: there was none
-  verdict    TEXT,                  -- JSON: the decision read from it; NULL: none was looked for
-  failure    TEXT,                  -- why there was no reply
-  tokens_in  INTEGER,               -- NULL, here and below: unknown
-  tokens_out INTEGER,
-  cost_usd   REAL,
-  latency    REAL,                  -- seconds of the attempt that was answered
-  cached     INTEGER,               -- 1: it was paid for before
-  PRIMARY KEY (episode, day, number)
-) WITHOUT ROWID;
-"""
-# Parts of rows and calls that tell of one run rather than of the board: with them two runs would never be equal.
-OF_THE_RUN = ("paid_usd", "cache_hits", "cached", "latency")
-LEDGER = tuple(Ledger.__dataclass_fields__)
+# What does not depend on when episodes were played.
+ORDER = "world <> 'real', world, agent, cell, persona, seed, key"
+ON_BOARD = f"FROM episodes WHERE aside IS NULL ORDER BY {ORDER}"
+FAULTS = (sqlite3.Error, UnicodeDecodeError)  # of a file, the latter where names in it are damaged
+REFUSALS = {
+    sqlite3.SQLITE_NOTADB: "is no board",
+    sqlite3.SQLITE_CORRUPT: "is damaged",
+    sqlite3.SQLITE_READONLY: "cannot be written by this user",
+    sqlite3.SQLITE_CANTOPEN: "cannot be written by this user",
+    sqlite3.SQLITE_FULL: "cannot be written",
+    sqlite3.SQLITE_BUSY: "is being written by another program",
+}
+PATIENCE = 60.0  # seconds that a writer waits for a reader's copy to be made, and the other way round
 
 
 class StoreError(ValueError):
     """A file that is no board that can be read or written: the message names it, and says what to do."""
-
-
-# ------------------------------------------------------------------------------- what an episode is
-
-
-def recipe_of(player: Player, task: Task) -> dict[str, Any]:
-    """All that makes an episode what it is: of two with the same recipe only one is played.
-
-    The agent by name, by the options that change its play, and by the sha256 of the file that defines it and of the
-    files that its argument and its options name, if they do; the task without what the agent ignores; the prices;
-    the version.
-    """
-    told = asdict(task) | {"cell": str(task.window) if not isinstance(task.cell, str) else task.cell}
-    told |= {} if player.traits.uses_persona else {"persona": None}
-    told |= {} if player.traits.uses_seed else {"seed": None}
-    return {
-        "agent": player.name,
-        "options": dict(sorted(player.settings.items())),
-        "code": _sha256(inspect.getsourcefile(inspect.unwrap(player.factory))),
-        "file": _sha256(player.argument),
-        "files": {name: _sha256(value) for name, value in sorted(player.settings.items()) if _sha256(value)},
-        "task": told,
-        "data_sha256": task.window.load().sha256,
-        "version": __version__,
-    }
-
-
-def key_of(recipe: Mapping[str, Any]) -> str:
-    """The recipe's sha256."""
-    return hashlib.sha256(dumps(recipe).encode()).hexdigest()
-
-
-def _sha256(path: object) -> str | None:
-    """Of a file's content; None if there is no such file."""
-    file = Path(path) if isinstance(path, str) else None
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file and file.is_file() else None
-
-
-def dumps(data: Any) -> str:
-    """JSON, the same text for the same data."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
-# ---------------------------------------------------------------------------------------- the file
 
 
 class Store:
@@ -139,17 +46,49 @@ class Store:
 
     def __init__(self, path: Path, connection: sqlite3.Connection, settings: Mapping[str, Any]):
         self.path, self._db = path, connection
-        now, machine = _now(), f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+        machine = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
         with self._changing():
-            self._run = self._db.execute(
+            noted = self._db.execute(
                 "INSERT INTO runs (started, version, machine, settings) VALUES (?, ?, ?, ?)",
-                (now, __version__, machine, dumps(settings)),
-            ).lastrowid
+                (_now(), __version__, machine, dumps(settings)),
+            )
+        assert noted.lastrowid is not None
+        self._run: int = noted.lastrowid
 
-    def finished(self) -> dict[str, Row]:
-        """The rows of the episodes that were played to their end, by key; those that failed may be played again."""
-        found = self._db.execute('SELECT key, "row" FROM episodes WHERE failure IS NULL')
-        return {key: json.loads(row) for key, row in found}
+    def claim(self, recipes: Iterable[Mapping[str, Any]]) -> int:
+        """Set aside what would stand beside these under one name and is something else; how many episodes that are.
+
+        Episodes of one agent by another code, file or version, or of one cell on other prices, are no repetitions of
+        these: to average them would rank an agent that nobody made. They stay in the file, and are on the board again
+        when their own recipe is asked for.
+        """
+        recipes = list(recipes)
+        asked = set(map(key_of, recipes))
+        made_by = {_agent(recipe): _maker(recipe) for recipe in recipes}
+        prices = {_cell(recipe): recipe["data_sha256"] for recipe in recipes}
+        moved = 0
+        with self._changing(), _readable(self.path):
+            found = self._db.execute("SELECT id, key, recipe, aside FROM episodes").fetchall()
+            for number, key, text, aside in found:
+                recipe = json.loads(text)
+                other = _maker(recipe) != made_by.get(_agent(recipe), _maker(recipe))
+                other = other or recipe["data_sha256"] != prices.get(_cell(recipe), recipe["data_sha256"])
+                if other and aside is None:
+                    moved += 1
+                    self._db.execute("UPDATE episodes SET aside = ? WHERE id = ?", (self._run, number))
+                elif aside is not None and key in asked:
+                    self._db.execute("UPDATE episodes SET aside = NULL WHERE id = ?", (number,))
+        return moved
+
+    def recipes(self) -> list[dict[str, Any]]:
+        """Of all episodes in the file, those set aside too."""
+        with _readable(self.path):
+            return [json.loads(recipe) for (recipe,) in self._db.execute("SELECT recipe FROM episodes")]
+
+    def finished(self) -> set[str]:
+        """The keys of the episodes that were played to their end; those that failed may be played again."""
+        with _readable(self.path):
+            return _finished(self._db)
 
     def add(self, recipe: Mapping[str, Any], row: Row, episode: Episode) -> None:
         """Write an episode, in the place of an earlier one of the same recipe.
@@ -158,22 +97,27 @@ class Store:
             RunStopped: the file cannot be written any more; what was written before stays.
         """
         with self._changing():
-            self._db.execute("DELETE FROM episodes WHERE key = ?", (key_of(recipe),))
-            columns = ("agent", "world", "cell", "persona", "seed", "score", "failure")
-            number = self._db.execute(
-                f'INSERT INTO episodes (key, recipe, run, {", ".join(columns)}, "row") VALUES (?{", ?" * 10})',
-                (key_of(recipe), dumps(recipe), self._run, *(row[name] for name in columns), dumps(row)),
-            ).lastrowid
-            self._db.executemany(f"INSERT INTO steps VALUES (?{', ?' * 11})", _steps(number, episode))
-            self._db.executemany(f"INSERT INTO calls VALUES (?{', ?' * 12})", _calls(number, episode))
+            insert(self._db, self._run, recipe, row, episode)
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Drop the episodes of these keys, if they are there."""
+        with self._changing():
+            self._db.executemany("DELETE FROM episodes WHERE key = ?", [(key,) for key in keys])
 
     def rows(self) -> list[Row]:
-        """All that it holds; see the module's `rows`."""
-        return _rows(self._db)
+        """All that is on the board; see the module's `rows`."""
+        return self.contents()[0]
+
+    def contents(self) -> tuple[list[Row], str]:
+        """All that is on the board, and its digest, read once; see the module's `rows` and `digest`."""
+        found: list[Row] = []
+        with _readable(self.path):
+            sha256 = digest_of(_noted(_read_all(self._db), found))
+        return found, sha256
 
     def end(self, outcome: str) -> None:
-        """Note how the run ended."""
-        with self._changing():
+        """Note how the run ended, if the file can still be written: where it cannot, that is what ended it."""
+        with suppress(RunStopped), self._changing():
             self._db.execute("UPDATE runs SET ended = ?, outcome = ? WHERE id = ?", (_now(), outcome, self._run))
 
     @contextmanager
@@ -183,7 +127,7 @@ class Store:
             with self._db:
                 yield
         except sqlite3.Error as fault:
-            raise RunStopped(f"{self.path} cannot be written ({one_line(fault)}); what was finished is in it") from None
+            raise RunStopped(f"{_named(self.path)} cannot be written ({fault}); what was finished is in it") from None
 
 
 @contextmanager
@@ -199,155 +143,211 @@ def writing(path: Path | None, settings: Mapping[str, Any]) -> Iterator[Store]:
     """
     if path is None:
         with closing(sqlite3.connect(":memory:")) as connection:
-            _make(connection)
-            yield Store(Path(":memory:"), connection, settings)
+            _prepare(Path("(in memory)"), connection, make=True)
+            yield Store(Path("(in memory)"), connection, settings)
         return
-    lock = sqlite3.connect(f"{path}.lock", timeout=0)  # its lock ends with the process, however that ends
-    try:
+    if not path.parent.is_dir():
+        raise StoreError(f"{_named(path)}: there is no folder {_named(path.parent)}")
+    if path.is_dir():
+        raise StoreError(f"{_named(path)} is a folder; give a file in it")
+    # Its lock ends with the process, however that ends. A lock on the board itself would keep readers out.
+    with _connected(path.with_name(f"{path.name}.lock"), "rwc", 0) as lock:
         try:
             lock.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError as fault:
-            why = "another process writes it; wait for it, or give another file" if "locked" in str(fault) else fault
-            raise StoreError(f"{path}: {why}") from None
-        with _opened(path, "rwc") as connection:
+            if fault.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise _refused(path, fault) from None
+            why = "another process writes it; wait for it, or give another file"
+            raise StoreError(f"{_named(path)}: {why}") from None
+        with _connected(path, "rwc", PATIENCE) as connection:
+            _prepare(path, connection, make=True)
+            with _readable(path):
+                digest_of(_read_all(connection))  # a damaged episode is told before others are played beside it,
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")  # and a file that cannot be written
             yield Store(path, connection, settings)
-    finally:
-        lock.close()
+
+
+# -------------------------------------------------------------------------------------- reading it
+
+
+def is_board(path: Path) -> bool:
+    """Whether a file is a database; what is in it is another question."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
+
+
+def rows(path: Path) -> list[Row]:
+    """The row of each episode on the board, in an order that does not depend on when they were played.
+
+    Raises:
+        StoreError: it is no board that can be read.
+    """
+    return [one.row for one in episodes(path)]
+
+
+def episodes(path: Path, damaged: Callable[[str], None] | None = None) -> Iterator[Stored]:
+    """Each episode on the board whole, in the order of `rows`.
+
+    Args:
+        path: of the board; it is copied first, so that who writes it need not wait.
+        damaged: told of each episode that is not as it was written, which is then left out; None: it is an error.
+
+    Raises:
+        StoreError: as `rows`.
+    """
+    with _reading(path) as db:
+        yield from _read_all(db, damaged)
+
+
+def finished(path: Path) -> set[str]:
+    """The keys of the episodes that were played to their end.
+
+    Raises:
+        StoreError: as `rows`.
+    """
+    with _reading(path) as db:
+        return _finished(db)
+
+
+def mean_latencies(path: Path) -> dict[str, float]:
+    """The mean seconds of a model call of each agent that made some.
+
+    Raises:
+        StoreError: as `rows`.
+    """
+    asked = "SELECT agent, avg(latency) FROM calls JOIN episodes ON id = episode WHERE latency > 0 GROUP BY agent"
+    with _reading(path) as db:
+        return dict(db.execute(asked).fetchall())
+
+
+def digest(path: Path) -> str:
+    """The sha256 of what `fintrading export --jsonl` writes: equal for two boards that hold the same.
+
+    Raises:
+        StoreError: as `rows`.
+    """
+    return digest_of(episodes(path))
+
+
+def _finished(db: sqlite3.Connection) -> set[str]:
+    return {key for (key,) in db.execute("SELECT key FROM episodes WHERE failure IS NULL")}
+
+
+def _read_all(db: sqlite3.Connection, damaged: Callable[[str], None] | None = None) -> Iterator[Stored]:
+    for (number,) in db.execute(f"SELECT id {ON_BOARD}").fetchall():
+        try:
+            stored = read(db, number)
+        except Damaged as fault:
+            if damaged is None:
+                raise
+            damaged(str(fault))
+        else:
+            yield stored
+
+
+def _noted(stored: Iterable[Stored], rows: list[Row]) -> Iterator[Stored]:
+    for one in stored:
+        rows.append(one.row)
+        yield one
+
+
+def digest_of(stored: Iterable[Stored]) -> str:
+    """The `digest` of a board with these episodes, in the order of `episodes`."""
+    sha256 = hashlib.sha256()
+    for one in stored:
+        sha256.update(f"{one.line}\n".encode())
+    return sha256.hexdigest()
+
+
+# ---------------------------------------------------------------------------------------- the file
 
 
 @contextmanager
-def _opened(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
-    """A connection to a board, whose tables are there; `mode` as in SQLite's URIs."""
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """A copy of a board, made in one go: whoever writes the board goes on meanwhile."""
+    if not path.is_file():
+        raise StoreError(f"There is no board {_named(path)}; fintrading leaderboard --out {_named(path)} makes one")
+    # To be opened for writing, for a writer that was killed leaves a journal that has to be played back first; where
+    # the file is read-only, so is the connection.
+    with _connected(path, "rw", PATIENCE) as board, closing(sqlite3.connect("")) as copy, _readable(path):
+        board.execute("PRAGMA query_only = ON")
+        board.backup(copy)
+        _prepare(path, copy, make=False)
+        yield copy
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Faults of a file as its users are told them."""
     try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True)
+        yield
+    except FAULTS as fault:
+        raise _refused(path, fault) from None
+    except (Damaged, json.JSONDecodeError) as fault:
+        told = f"{_named(path)} is damaged: {one_line(fault) if isinstance(fault, json.JSONDecodeError) else fault}"
+        advice = "restore a copy, or play into another file: the cache has what was paid for"
+        raise StoreError(f"{told}; {advice}") from None
+
+
+@contextmanager
+def _connected(path: Path, mode: str, patience: float) -> Iterator[sqlite3.Connection]:
+    """A connection, closed at the end; `mode` as in SQLite's URIs."""
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=patience)
     except sqlite3.Error as fault:
-        raise StoreError(f"{path} cannot be opened: {one_line(fault)}") from None
-    try:
-        try:
-            _check(path, connection, mode)
-        except sqlite3.Error as fault:
-            raise StoreError(f"{path} is no board, or cannot be used: {one_line(fault)}") from None
+        raise _refused(path, fault) from None
+    with closing(connection):
         yield connection
-    finally:
-        connection.close()
 
 
-def _check(path: Path, connection: sqlite3.Connection, mode: str) -> None:
-    connection.execute("PRAGMA foreign_keys = ON")
-    (version,), (application,) = (
-        connection.execute(f"PRAGMA {name}").fetchone() for name in ("user_version", "application_id")
-    )
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if not tables and mode == "rwc":
-        _make(connection)
-    elif application != APPLICATION:
-        raise StoreError(f"{path} is a database, but no board of fintrading; give another file")
-    elif version != SCHEMA_VERSION:
-        told = f"{path} is a board of schema {version}, and this version reads {SCHEMA_VERSION}"
-        raise StoreError(f"{told}; export it with the version that wrote it, or give another file")
+def _prepare(path: Path, connection: sqlite3.Connection, make: bool) -> None:
+    """Look whether it is a whole board of this schema; make one of an empty file."""
+    try:
+        connection.execute("PRAGMA foreign_keys = ON")
+        version, application = (_pragma(connection, name) for name in ("user_version", "application_id"))
+        if make and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            head = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {SCHEMA_VERSION};"
+            connection.executescript(f"BEGIN; {head} {SCHEMA} COMMIT;")
+        elif application != APPLICATION:
+            raise StoreError(f"{_named(path)} is a database, but no board of fintrading; give another file")
+        elif version != SCHEMA_VERSION:
+            told = f"{_named(path)} is a board of schema {version}, and this version reads {SCHEMA_VERSION}"
+            raise StoreError(f"{told}; export it with the version that wrote it, or give another file")
+        elif (found := _pragma(connection, "quick_check(1)")) != "ok":
+            raise sqlite3.DatabaseError(" ".join(found.split()))
+    except FAULTS as fault:
+        raise _refused(path, fault) from None
 
 
-def _make(connection: sqlite3.Connection) -> None:
-    script = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {SCHEMA_VERSION};"
-    connection.executescript(f"BEGIN; {script} {SCHEMA} COMMIT;")
+def _refused(path: Path, fault: Exception) -> StoreError:
+    """Why a file cannot be used, where SQLite says no."""
+    code = getattr(fault, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # without one it is a check's
+    said = " ".join(str(fault).split())  # it may quote what is damaged
+    return StoreError(f"{_named(path)} {REFUSALS.get(code, 'cannot be used')} ({said}); nothing in it was changed")
 
 
-def _steps(number: int | None, episode: Episode) -> Iterator[tuple[Any, ...]]:
-    days = max(len(episode.ledger.date), len(episode.log))
-    for k in range(days):
-        played = k < len(episode.ledger.date)
-        entry = [getattr(episode.ledger, name)[k] if played else None for name in LEDGER]
-        decision = episode.decisions[k] if k < len(episode.decisions) else None
-        noted = episode.log[k] if k < len(episode.log) else {}
-        kept = {name: value for name, value in noted.items() if name != "calls"}
-        told = dumps(asdict(decision)) if decision else None
-        yield (number, k + 1, *entry, told, dumps(kept) if kept else None)
+def _pragma(connection: sqlite3.Connection, name: str) -> Any:
+    return connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
-def _calls(number: int | None, episode: Episode) -> Iterator[tuple[Any, ...]]:
-    for day, entry in enumerate(episode.log, 1):
-        for k, call in enumerate(entry.get("calls", ()), 1):
-            apart = ("stage", "messages", "verdict", "failure")
-            reply = {name: value for name, value in call.items() if name not in apart}
-            usage = reply.get("usage") or {}
-            verdict = dumps(call["verdict"]) if "verdict" in call else None
-            told = (call.get("stage"), dumps(call["messages"]), dumps(reply) if reply else None, verdict)
-            counted = (usage.get("input"), usage.get("output"), reply.get("cost"), reply.get("latency"))
-            yield (number, day, k, *told, call.get("failure"), *counted, reply.get("cached"))
+def _named(path: Path) -> str:
+    """A path for a message, on one line whatever it is."""
+    return str(path) if str(path).isprintable() else repr(str(path))
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-# -------------------------------------------------------------------------------------- reading it
+def _agent(recipe: Mapping[str, Any]) -> str:
+    return dumps([recipe["agent"], recipe["options"]], sort_keys=True)
 
 
-@dataclass(frozen=True)
-class Stored:
-    """One episode of a board, as it was written."""
-
-    recipe: dict[str, Any]
-    row: Row
-    episode: Episode
+def _maker(recipe: Mapping[str, Any]) -> list[Any]:
+    return [recipe[name] for name in MADE_BY]
 
 
-def rows(path: Path) -> list[Row]:
-    """The row of each episode, in an order that does not depend on when they were played.
-
-    Raises:
-        StoreError: it is no board that can be read.
-    """
-    with _reading(path) as db:
-        return _rows(db)
-
-
-def episodes(path: Path) -> Iterator[Stored]:
-    """Each episode whole, in the order of `rows`.
-
-    Raises:
-        StoreError: as `rows`.
-    """
-    with _reading(path) as db:
-        for number, recipe, row in db.execute(f'SELECT id, recipe, "row" FROM episodes ORDER BY {ORDER}'):
-            yield Stored(json.loads(recipe), json.loads(row), _episode(db, number, json.loads(row)))
-
-
-def _rows(db: sqlite3.Connection) -> list[Row]:
-    return [json.loads(row) for (row,) in db.execute(f'SELECT "row" FROM episodes ORDER BY {ORDER}')]
-
-
-ORDER = "world <> 'real', world, agent, cell, persona, seed, key"
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[sqlite3.Connection]:
-    if not path.is_file():
-        raise StoreError(f"There is no board {path}; fintrading leaderboard --out {path} makes one")
-    with _opened(path, "ro") as connection:
-        try:
-            yield connection
-        except sqlite3.Error as fault:
-            raise StoreError(f"{path} cannot be read: {one_line(fault)}") from None
-
-
-def _episode(db: sqlite3.Connection, number: int, row: Row) -> Episode:
-    """An episode as it was played; its facts are columns of the row."""
-    steps = db.execute("SELECT * FROM steps WHERE episode = ? ORDER BY day", (number,)).fetchall()
-    played = [step for step in steps if step[2] is not None]
-    columns = zip(*(step[2:10] for step in played), strict=True) if played else [()] * len(LEDGER)
-    ledger = {name: tuple(column) for name, column in zip(LEDGER, columns, strict=True)}
-    ledger["valid"] = tuple(map(bool, ledger["valid"]))
-    decisions = tuple(None if step[10] is None else _decision(json.loads(step[10])) for step in played)
-    log = [{"calls": [], **json.loads(step[11] or "{}")} for step in steps]
-    asked = "SELECT day, stage, messages, reply, verdict, failure FROM calls WHERE episode = ? ORDER BY day, number"
-    for day, stage, messages, reply, verdict, failure in db.execute(asked, (number,)):
-        call = {"stage": stage, "messages": json.loads(messages), **json.loads(reply or "{}")}
-        call |= {"verdict": json.loads(verdict)} if verdict else {}
-        log[day - 1]["calls"].append(call | ({"failure": failure} if failure else {}))
-    return Episode(Ledger(**ledger), decisions, row["score"], row["failure"], tuple(log), {}, row["identity"])
-
-
-def _decision(told: dict[str, Any]) -> Decision:
-    lists: dict[str, Any] = {name: tuple(value) for name, value in told.items() if isinstance(value, list)}
-    return Decision(**told | lists)
+def _cell(recipe: Mapping[str, Any]) -> tuple[str, str]:
+    return recipe["task"]["cell"], recipe["task"]["world"]

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fintrading_gym.comparisons import Comparison
+from fintrading_gym.costs import Expected
 from fintrading_gym.errors import MissingExtra
 from fintrading_gym.observations import POSITIONS
 from fintrading_gym.progress import FEW, known_sum, one_sided
@@ -30,6 +31,13 @@ BOARD = {  # column of the table: what it shows, and how it is printed
 }
 SURE = {"score": ("score", ".2f"), "CR": ("cumulative_return", "+.2f")}  # what an interval is printed of
 NO_INTERVALS = "a gap within the sd is no difference in skill"
+
+
+COSTS_NOTES = (
+    "min: every reply is a decision at once, in the fewest words; 5 characters of what is sent make a token",
+    "max: no reply is a decision, each is as long as it may be (--max-tokens); 1.7 characters make a token",
+    "seconds: by the agent's calls on this board; what the cache of replies holds costs nothing, and is counted here",
+)
 
 
 def print_boards(rows: list[Row]) -> None:
@@ -196,6 +204,39 @@ def _board_notes(rows: list[Row]) -> list[str]:
     if ignoring:
         notes.append(f"these ignore the persona and play once for all personas: {', '.join(ignoring)}")
     return notes
+
+
+def print_costs(expected: list[Expected]) -> None:
+    """What is to be played, agent by agent, and what it will cost."""
+    console = Console()
+    if not expected:
+        console.print("There is nothing to be played: the board holds it all.")
+        return
+    table = _table("To be played, and what it will take: n episodes, tokens in and out")
+    _columns(table, ["agent", "n", "", "calls", "in", "out", "USD", "seconds"])
+    for of in expected:
+        parts = (of.costs.calls, of.costs.tokens_in, of.costs.tokens_out)
+        asks = of.costs.calls != (0, 0)
+        for bound, word in enumerate(("min", "max") if asks else ("no model",)):
+            numbers = [_count(part, bound) for part in parts]
+            usd = "?" if of.costs.usd is None else f"{of.costs.usd[bound]:,.2f}"
+            told = (*numbers, usd, _count(of.seconds, bound)) if asks else ()
+            table.add_row(*(("", "") if bound else (escape(of.agent), str(of.episodes))), word, *told)
+    console.print(table)
+    for note in COSTS_NOTES if any(of.costs.calls != (0, 0) for of in expected) else ():
+        console.print(note, markup=False, highlight=False)
+
+
+def _count(bounds: tuple[float, float] | None, which: int) -> str:
+    """A bound in few characters; `?` where there is none."""
+    if bounds is None or bounds[which] == float("inf"):
+        return "?"
+    number = bounds[which]
+    for unit in ("", "k"):
+        if number < 9999.5:
+            return f"{number:,.0f}{unit}"
+        number /= 1e3
+    return f"{number:,.0f}M"
 
 
 def print_days(rows: list[dict[str, Any]]) -> None:

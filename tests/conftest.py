@@ -1,14 +1,18 @@
 """What several test files need: small tables whose numbers are in the tests, and quick hypothesis settings."""
 
 import datetime
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import settings
 
+from fintrading_gym import cli
 from fintrading_gym.ranking import MEASURES
 from fintrading_gym.windows import DATA, Window, read_prices
+
+KEY = "sk-planted-0123456789abcdef"  # of an endpoint
 
 settings.register_profile("default", deadline=None, max_examples=50)
 settings.load_profile("default")
@@ -65,3 +69,26 @@ def board_row(agent, score, cell="a", persona=None, seed=None, **more):
 def four_days():
     """Closes 100, 110, 99, 99 with opens of their own: log returns +0.0953, -0.1054, 0."""
     return window_of([100.0, 110.0, 99.0, 99.0], [100.0, 104.0, 112.0, 98.0])
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """`fintrading WORDS` in this process: what it printed, after the exit code was compared. The key is never told."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("FINTRADING_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    def run(*words, code=0):
+        monkeypatch.setattr(sys, "argv", ["fintrading", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        out = capsys.readouterr()
+        assert (end.value.code or 0) == code, out.out + out.err
+        assert KEY not in out.out + out.err
+        return out
+
+    yield run
+    assert not any(KEY.encode() in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())

@@ -53,6 +53,13 @@ def says(content, *, finish_reason="stop", usage=(120, 8, 0), delay=0.0, **messa
     return Answer(body, delay=delay)
 
 
+def embeds(*vectors, tokens=7):
+    """The vectors of some texts, told in another order than that of the texts."""
+    data = [{"object": "embedding", "index": k, "embedding": list(vector)} for k, vector in enumerate(vectors)]
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return Answer({"object": "list", "model": "stub", "data": data[::-1], "usage": usage})
+
+
 def error(status, message, code=None, param=None, **headers):
     """An error in OpenAI's shape."""
     told = {"message": message, "type": "error", "code": code, "param": param}
@@ -144,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if self.path != "/v1/chat/completions":
+        if self.path not in ("/v1/chat/completions", "/v1/embeddings"):
             return self._send(FAULTS["wrong_path"])
         stub = self.server
         with stub.lock:

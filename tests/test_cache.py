@@ -13,6 +13,7 @@ import pytest
 
 from fintrading_agents.models.cache import Cache, key
 from fintrading_agents.models.reply import Reply, Usage
+from fintrading_gym.errors import RunStopped
 
 OK = Reply('{"action": "buy"}', "ok", usage=Usage(3, 2, 1), latency=0.25, attempts=2, cost=0.1, sent={"seed": 1})
 
@@ -66,6 +67,19 @@ def test_the_first_of_two_answers_stays_and_both_askers_get_it(tmp_path):
     two.close()
 
 
+def test_a_disk_that_is_full_ends_the_run_before_more_is_paid_for(tmp_path):
+    cache = Cache(tmp_path / "replies.sqlite")
+    cache.put("first", OK, replace=False)
+    (pages,) = cache._file.execute("PRAGMA page_count").fetchone()
+    cache._file.execute(f"PRAGMA max_page_count = {pages}")
+    told = r"the cache .*replies.sqlite cannot be written \(database or disk is full\)"
+    with pytest.raises(RunStopped, match=told):  # noqa: PT012 - which of them fills it hangs on the size of a page
+        for k in range(1000):
+            cache.put(str(k), OK, replace=False)
+    assert cache.get("first", any_outcome=False).content == OK.content
+    cache.close()
+
+
 def test_the_file_is_its_owners_alone(tmp_path):
     path = tmp_path / "new" / "replies.sqlite"
     before = os.umask(0)
@@ -100,7 +114,7 @@ def test_a_replay_only_reads_so_that_a_published_file_may_be_read_only(tmp_path)
     try:
         published = Cache(path, create=False)
         assert published.get("a", any_outcome=True).content == OK.content
-        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        with pytest.raises(RunStopped, match="readonly"):
             published.put("b", OK, replace=False)
         published.close()
     finally:

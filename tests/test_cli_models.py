@@ -13,37 +13,15 @@ from pathlib import Path
 
 import pytest
 import typer
+from conftest import KEY
 from stub_endpoint import Stub, error, says
 
 from fintrading_gym import cli
 from fintrading_gym.progress import told
+from fintrading_gym.store import rows
 
-KEY = "sk-planted-0123456789abcdef"
 BUY, SELL = says('{"action": "buy"}'), says('{"action": "sell"}')
 QUICK = ("--structured", "none", "--attempts", 1)
-
-
-@pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """`fintrading WORDS` in this process: the standard output, after the exit code was compared."""
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("FINTRADING_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("COLUMNS", "140")
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-
-    def run(*words, code=0):
-        monkeypatch.setattr(sys, "argv", ["fintrading", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        out = capsys.readouterr()
-        assert (end.value.code or 0) == code, out.out + out.err
-        assert KEY not in out.out + out.err
-        return out
-
-    yield run
-    assert not any(KEY.encode() in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
 
 def test_a_model_may_be_named_apart_or_after_the_agent(run):
@@ -173,7 +151,7 @@ def test_a_board_with_a_model_is_replayed_without_a_request_and_without_its_endp
     run(*words, "--cache", "replay", "--cache-file", cache, "--json", "replayed.json")
     files[2] = json.loads(Path("replayed.json").read_text())
     assert "What the models did" in text
-    rows = [next(row for row in file if row["agent"] == "llm:openai/stub") for file in files]
+    rows = [next(row for row in file if row["agent"].startswith("llm:openai/stub [base_url=")) for file in files]
     assert (rows[0]["cache_hits"], rows[1]["cache_hits"], rows[2]["cache_hits"]) == (0, 25, 25)
     for row in rows:
         del row["cache_hits"], row["paid_usd"]
@@ -187,7 +165,8 @@ def test_a_board_with_a_model_is_replayed_without_a_request_and_without_its_endp
 def test_a_model_that_decides_one_thing_is_told(run):
     with Stub(BUY) as stub:
         text = run("leaderboard", *ONE, "--base-url", stub.url, *QUICK).out
-    assert "llm:openai/stub decided buy on 100% of its days: a position, hardly a choice" in text
+    told = f"llm:openai/stub [base_url={stub.url} structured=none]"
+    assert f"{told} decided buy on 100% of its days: a position, hardly a choice" in text
     assert "buy_and_hold decided" not in text  # it is a rule
 
 
@@ -221,14 +200,13 @@ def test_prices_make_costs_and_a_limit_in_money(run, tmp_path):
 def test_an_interrupt_ends_with_130_keeps_what_is_finished_and_waits_for_no_answer(tmp_path):
     env = {**os.environ, "OPENAI_API_KEY": KEY, "FINTRADING_CACHE": str(tmp_path)}
     with Stub(BUY, BUY, says("late", delay=60)) as stub:
-        words = ["leaderboard", *ONE, "--base-url", stub.url, *QUICK, "--csv", "rows.csv"]
+        words = ["leaderboard", *ONE, "--base-url", stub.url, *QUICK, "--csv", "rows.csv", "--out", "board.db"]
         command = [str(Path(sys.executable).with_name("fintrading")), *map(str, words)]
         pipe = subprocess.PIPE
         process = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=pipe, stderr=pipe, text=True)
-        while len(stub.requests) < 3:
+        while len(stub.requests) < 3 or not rows(tmp_path / "board.db"):  # the rule's
             assert process.poll() is None
-            time.sleep(0.01)
-        time.sleep(1)  # the rule is done long before
+            time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
     assert process.returncode == 130, out + err

@@ -851,6 +851,19 @@ def test_a_price_that_became_known_is_told_of_cached_replies_too(settings, tmp_p
     assert known.cost == pytest.approx(128e-6)
 
 
+def test_a_replay_tells_the_costs_of_the_board_whatever_prices_are_known_here(settings, tmp_path):
+    prices = tmp_path / "prices.toml"
+    prices.write_text(f'["{NAME}"]\ninput = 1.0\noutput = 1.0\n')
+    dear = tmp_path / "dear.toml"
+    dear.write_text(prices.read_text().replace("1.0", "9.0"))
+    with Stub(BUY) as stub:
+        ask(stub, settings, {"sample": 1}, {"sample": 2})
+        ask(stub, replace(settings, prices=str(prices)), {"sample": 1})  # its price became known later
+    for known_here in (None, str(dear)):
+        priced, unpriced = ask(stub, replace(settings, cache="replay", prices=known_here), {"sample": 1}, {"sample": 2})
+        assert (priced.cost, unpriced.cost) == (pytest.approx(128e-6), None)
+
+
 @pytest.mark.slow
 def test_the_oldest_openai_that_is_allowed_does_the_same(tmp_path):
     install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", tmp_path]

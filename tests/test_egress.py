@@ -234,7 +234,7 @@ def test_every_episode_of_a_board_is_searched(tmp_path):
         assert run("leaderboard", "--agents", "told:tells", *words).exit_code == 0
     done = run("egress", board_file)
     assert done.exit_code != 0
-    where = "told:tells nvda_bull_2023 real adaptive seed 0: day 2, calls 1, content: company 'Nvidia'"
+    where = "told:tells, nvda_bull_2023, adaptive, seed 0, day 2, calls 1, content: company 'Nvidia'"
     assert f"{board_file}: {where}" in done.stdout
     assert "4 leaks" in str(done.exception)
     assert LUCK < 1e-4

@@ -30,7 +30,7 @@ GROUND = {
     "metrics": set(),
     "replies": set(),
     "windows": {"errors"},
-    "masking": {"windows"},
+    "masking": {"errors", "windows"},
     "worlds": {"errors", "windows"},
     "observations": {"masking", "windows"},
     "ledger": {"metrics", "replies"},

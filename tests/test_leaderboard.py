@@ -120,11 +120,18 @@ def test_agents_that_wait_play_at_the_same_time_and_rows_say_whose_they_are():
 
 
 def test_a_run_that_is_stopped_gives_what_was_finished_before_it_says_so():
+    decided = threading.Event()
+
     def limited(task):
         def decide(observation):
             if task.cell == "nvda_bull_2023":
+                decided.wait(10)
+                time.sleep(0.5)
                 raise RunStopped("no more tokens")
-            time.sleep(0.02 if task.timesteps == 1 else 0.1)
+            if task.timesteps == 1:
+                decided.set()
+            else:
+                time.sleep(0.1)
             return 2
 
         return decide

@@ -50,6 +50,8 @@ def test_the_wheel_owns_its_packages_alone_and_carries_the_data(wheel):
     assert {"fintrading_gym/data/manifest.json", "fintrading_gym/data/README.md", "fintrading_gym/py.typed"} <= set(
         names
     )
+    page = {f"fintrading_gym/report/{file}" for file in ("page.html", "page.css", "script/main.js")}
+    assert page <= set(names)
 
 
 @pytest.mark.slow

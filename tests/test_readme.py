@@ -10,6 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from scripted_boards import filled
+
+from fintrading_gym.rollout import Task
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -59,6 +62,8 @@ def test_a_command_of_the_readme_runs(command, tmp_path):
     (tmp_path / "mine.csv").write_bytes((ROOT / "data/AAPL.csv").read_bytes())
     (tmp_path / "outputs/smoke").mkdir(parents=True)
     (tmp_path / "outputs/smoke/traces.jsonl").write_bytes((ROOT / "tests/traces.jsonl").read_bytes())
+    if " board.db" in command and "--out board.db" not in command:
+        filled(tmp_path / "board.db", ["flat"], [Task(timesteps=5)])
     program = Path(sys.executable).with_name("fintrading")
     done = subprocess.run([program, *shlex.split(command)[1:]], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

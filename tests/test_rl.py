@@ -122,7 +122,7 @@ def test_a_board_trains_what_it_lacks_once_and_its_row_tells_of_it(monkeypatch, 
     assert (row["seed"], row["policy_seed"], row["trained_until"]) == (1, 1, "2022-12-30")
     assert row["selected_until"] == "2021-12-31"
     assert row["trained_on_sha256"] == task.window.load().sha256
-    assert list((tmp_path / "cache/policies").iterdir()) == [cached(rl.recipe_for("ppo", task))]
+    assert list((tmp_path / "cache/policies").glob("*.npz")) == [cached(rl.recipe_for("ppo", task))]
 
     monkeypatch.setattr(rl, "train", lambda *_: pytest.fail("it was trained again"))
     assert played(find_player("ppo"), task)[0] == row

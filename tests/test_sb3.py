@@ -185,6 +185,7 @@ def test_ledgers_of_episodes_under_way_are_those_of_single_environments():
         assert ours.env_method("ledger") == theirs.env_method("ledger")
         assert ours.env_method("ledger", indices=[3]) == theirs.env_method("ledger", indices=[3])
         assert [ledger() for ledger in ours.get_attr("ledger")] == theirs.env_method("ledger")
+        assert [game.ledger() for game in ours.get_attr("unwrapped")] == theirs.env_method("ledger")
     assert ours.env_method("close") == [None] * 5
 
 

@@ -187,7 +187,7 @@ def test_a_boards_tests_are_those_and_twenty_equal_agents_keep_every_rank_open(l
     assert {frozenset((c.better, c.worse)): c.p for c in found.comparisons} == pytest.approx(p_values)
     assert sorted(c.p_holm for c in found.comparisons) == pytest.approx(sorted(holm(list(p_values.values()))))
     assert {(s.rank_low, s.rank_high) for s in found.standings} == {(1, 20)}
-    assert in_words(found)[0].startswith("No two agents differ by more than chance")
+    assert in_words(found)[0].startswith("None of the tested pairs of agents, 190, differ by more than chance")
 
 
 @pytest.mark.slow
@@ -221,7 +221,7 @@ def test_an_agent_that_is_really_better_is_found_and_its_rank_is_closed():
     assert not of(found, "a", "c").significant
     assert (found.standings[0].agent, found.standings[0].rank_low, found.standings[0].rank_high) == ("b", 1, 1)
     assert {(s.rank_low, s.rank_high) for s in found.standings[1:]} == {(2, 3)}
-    assert in_words(found)[0].startswith("2 of 3 tested pairs of agents differ by more than chance")
+    assert in_words(found)[0].startswith("2 of the tested pairs of agents, 3, differ by more than chance")
     assert in_words(found)[-1].endswith("takes many, and here there are 4")
 
 

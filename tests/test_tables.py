@@ -47,14 +47,14 @@ def test_a_board_shows_intervals_open_ranks_and_the_differences_that_are_signifi
     assert line(differ, " llm")[:2] in (["llm", "ppo"], ["llm", "dqn"])
     assert "4 of 4" in differ
     assert "20 episodes" in differ
-    assert "2 of 3 tested pairs of agents differ by more than chance" in text
+    assert "2 of the tested pairs of agents, 3, differ by more than chance" in text
     assert "here there are 4" in " ".join(text.split())
 
 
 def test_a_board_without_a_difference_says_so_in_a_sentence(printed):
     text = printed(_seeded({"a": 0.0, "b": 0.0}))
     assert "What differs by more than chance" not in text
-    assert "No two agents differ by more than chance" in text
+    assert "None of the tested pairs of agents, 1, differ by more than chance" in text
     assert "Not shown to be worse than the first" in text
 
 

@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 
 from fintrading_eval import command
-from fintrading_eval.traces import components, rows
+from fintrading_eval.traces import components, keep, read, rows
 from fintrading_gym import cli
 from fintrading_gym import leaderboard as board
 from fintrading_gym.ledger import Ledger, evaluate
+from fintrading_gym.replies import parse
+from fintrading_gym.rescore import rescore
 from fintrading_gym.rollout import Task, find_player
+from fintrading_gym.store import episodes, writing
+from fintrading_gym.store import rows as board_rows
 
 # One episode of three days, written by vf-eval 0.4.0 against a stub that says buy.
 REAL = json.loads((Path(__file__).parent / "traces.jsonl").read_text())
@@ -47,11 +51,8 @@ def run(monkeypatch, *arguments):
 def test_an_episode_is_the_row_that_the_leaderboard_makes_of_the_same_decisions(tmp_path):
     (row,) = rows(written(tmp_path, REAL))
     local, _ = board.played(find_player("llm:scripted/buy"), Task(timesteps=3, identity="real"))
-    assert local.keys() - row.keys() == {"leaks", "first_leak", "calls"}  # the trace was written before they were told
-    assert row.keys() < local.keys()
+    assert row.keys() == local.keys()
     theirs = (
-        "leaks",
-        "first_leak",
         "agent",
         "seed",
         "model",
@@ -61,7 +62,6 @@ def test_an_episode_is_the_row_that_the_leaderboard_makes_of_the_same_decisions(
         "cost_usd",
         "paid_usd",
         "prompt_sha256",
-        "calls",
     )
     assert {name: row[name] for name in row if name not in theirs} == {
         name: local[name] for name in local if name not in theirs
@@ -156,6 +156,75 @@ def test_what_broke_an_episode_off_comes_first(tmp_path):
     told = {"failure": "day 2: SeatEnded: the seat's run ended: max_turns"}
     (row,) = rows(written(tmp_path, copy(ok=False, traces__0__info={"fintrading": told})))
     assert row["failure"] == told["failure"]
+
+
+# ------------------------------------------------------------------------------------------ on a board
+
+
+def onto(path, *files):
+    """How many episodes each of the files added."""
+    added = []
+    for file in files:
+        with writing(path, {}) as kept:
+            added.append(keep(kept, read(file)))
+    return added
+
+
+def test_a_second_run_of_a_task_gets_the_seeds_that_are_free_and_a_second_import_none(tmp_path):
+    one = written(tmp_path, REAL, copy(id="b"))
+    path = tmp_path / "board.db"
+    assert onto(path, one, one) == [2, 0]
+    assert onto(path, written(tmp_path, copy(id="c"), copy(id="d", traces__0__task__data__persona="risk_averse"))) == [
+        2
+    ]
+    assert sorted((row["persona"], row["seed"]) for row in board_rows(path)) == [
+        ("adaptive", 0),
+        ("adaptive", 1),
+        ("adaptive", 2),
+        ("risk_averse", 0),
+    ]
+    assert all(rescore(stored) == ([], "") for stored in episodes(path))
+
+
+def test_what_failed_is_replaced_by_what_was_played_again_in_its_run(tmp_path):
+    failed = copy(id="f", ok=False, errors=[{"type": "ProviderError", "message": "it broke"}])
+    path = tmp_path / "board.db"
+    onto(path, written(tmp_path, REAL, failed))
+    elsewhere = copy(id="g", run={"name": "another"})
+    assert onto(path, written(tmp_path, elsewhere)) == [1]
+    assert [row["failure"] for row in board_rows(path)].count(None) == 2
+    assert onto(path, written(tmp_path, REAL, copy(id="h"))) == [1]  # vf-eval ... --resume
+    assert [(row["seed"], row["failure"]) for row in board_rows(path)] == [(0, None), (1, None), (2, None)]
+
+
+def test_a_setting_that_changes_the_answers_makes_another_agent(tmp_path):
+    (made,) = read(written(tmp_path, copy(traces__0__agent__config__sampling={"temperature": 0.5, "top_p": None})))
+    assert made.row["agent"] == "verifiers:openai/gpt-4o-mini [temperature=0.5]"
+    (made,) = read(written(tmp_path, copy(traces__0__agent__config__harness__id="bash")))
+    assert made.row["agent"] == "verifiers:openai/gpt-4o-mini [harness=bash]"
+    lost = copy(id="l", ok=False, traces=[], errors=[], task=REAL["traces"][0]["task"])
+    tuned = copy(traces__0__agent__config__sampling={"temperature": 0.5})
+    assert {one.row["agent"] for one in read(written(tmp_path, lost, tuned))} == {
+        "verifiers:openai/gpt-4o-mini [temperature=0.5]"
+    }
+
+
+def test_the_calls_of_an_episode_have_the_messages_that_its_trace_holds_once(tmp_path):
+    (made,) = read(written(tmp_path, REAL))
+    nodes = REAL["traces"][0]["nodes"]
+    for day, entry in enumerate(made.episode.log):
+        (call,) = entry["calls"]
+        assert [message["content"] for message in call["messages"]] == [
+            nodes[0]["message"]["content"],
+            nodes[2 * day + 1]["message"]["content"],
+        ]
+        assert parse(call["content"]) == made.episode.decisions[day]
+
+
+def test_calls_that_are_not_in_the_trace_are_an_error_that_names_the_line(tmp_path):
+    for change in ({"traces__0__calls": []}, {"traces__0__info__fintrading_calls": []}):
+        with pytest.raises(ValueError, match=r"traces.jsonl:1 is no episode of fintrading-eval"):
+            read(written(tmp_path, copy(**change)))
 
 
 @pytest.mark.parametrize(

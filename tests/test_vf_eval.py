@@ -19,10 +19,13 @@ from stub_endpoint import FAULTS, Stub, says
 
 from fintrading_agents.folders import cache_folder
 from fintrading_agents.models import local
-from fintrading_eval.traces import LEDGER, SEAT, rows
+from fintrading_eval.traces import LEDGER, SEAT, keep, read, rows
 from fintrading_gym.ledger import evaluate
 from fintrading_gym.observations import PERSONAS
+from fintrading_gym.rescore import rescore
 from fintrading_gym.rollout import Player, Task, find_player
+from fintrading_gym.store import episodes as board_episodes
+from fintrading_gym.store import writing
 from fintrading_gym.windows import EVALUATION
 
 pytestmark = pytest.mark.slow
@@ -46,7 +49,7 @@ def programs(request):
         pip = [home / "bin/python", "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
         ready = home / "ready"
         if not ready.exists() or ready.read_text() != wanted:
-            venv.create(home, with_pip=True)
+            venv.create(home, with_pip=True, symlinks=True)  # it may be there already, and lack something new
             subprocess.run([*pip, *wanted.splitlines()], check=True, capture_output=True)
             ready.write_text(wanted)
         subprocess.run([*pip, "--no-deps", "--no-build-isolation", "-e", ROOT], check=True, capture_output=True)
@@ -131,6 +134,22 @@ def test_an_episode_is_the_llm_seats_byte_for_byte(programs, tmp_path):
     assert {(r["cell"], r["persona"]): r["score"] for r in imported} == {
         (task.cell, task.persona): episode.score for task, episode in zip(tasks, played, strict=True)
     }
+    # On a board it has the steps and calls of the seat, too.
+    with writing(tmp_path / "board.db", {}) as board:
+        assert [keep(board, read(tmp_path / "outputs/twelve/traces.jsonl")) for _ in range(2)] == [12, 0]
+    stored = {(one.row["cell"], one.row["persona"]): one for one in board_episodes(tmp_path / "board.db")}
+    for task, episode in zip(tasks, played, strict=True):
+        one = stored[task.cell, task.persona]
+        assert rescore(one) == ([], "")
+        assert one.row["agent"] == "verifiers:stub [context=window:2 max_nudges=1]"
+        assert one.episode.decisions == episode.decisions
+        assert [_as_said(day) for day in one.episode.log] == [_as_said(day) for day in episode.log]
+
+
+def _as_said(day):
+    """What of a day's calls hangs on the seat alone."""
+    names = ("stage", "messages", "content", "reasoning", "refusal", "outcome", "finish_reason", "usage", "verdict")
+    return json.loads(json.dumps([{name: call.get(name) for name in names} for call in day["calls"]]))
 
 
 def test_an_episode_that_breaks_off_has_no_score(programs, tmp_path):

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -35,7 +35,7 @@ class Committee:
     """One episode's agent."""
 
     def __init__(self, task: Task, model: Model, items: Sequence[Item], every: int, **how: Any):
-        self._said = Transcript(task, model)
+        self._said, self.model = Transcript(task, model), model.name
         self.detail, self.identity, self.log = self._said.detail, self._said.identity, self._said.log
         self._sight = Sight(task.window, task.lookback, self.detail, self.identity)
         self._task, self._items, self._every, self._how = task, items, every, how
@@ -229,6 +229,12 @@ def _failed(entry: dict[str, Any], fault: Exception) -> Decision:
     return Decision(None, "stage_failed")
 
 
+def readers(options: Mapping[str, Any]) -> dict[str, Callable[[Any], Decision]]:
+    """What reads a decision out of a reply, by stage; of other stages it is `replies.parse`."""
+    return {"risk": FORMS[options.get("form", "schema")].read}
+
+
+committee.readers = readers  # type: ignore[attr-defined]
 committee.traits = model_traits(OPTIONS)  # type: ignore[attr-defined]
 committee.shared = model_shared("committee", OPTIONS, _check)  # type: ignore[attr-defined]
 committee.calls_per_episode = calls_per_episode  # type: ignore[attr-defined]

@@ -60,7 +60,7 @@ class Seat:
     """One episode's agent."""
 
     def __init__(self, task: Task, model: Model, context: str, max_nudges: int):
-        self._said = Transcript(task, model)
+        self._said, self.model = Transcript(task, model), model.name
         self.detail, self.identity, self.log = self._said.detail, self._said.identity, self._said.log
         self._context, self._max_nudges = context, max_nudges
         self._system = {"role": "system", "content": system_prompt(task)}
@@ -111,6 +111,12 @@ def _check(options: Mapping[str, Any]) -> None:
     check_nudges(options)
 
 
+def calls_per_episode(task: Task, options: Mapping[str, Any]) -> int:
+    """How many calls an episode makes if every reply is a decision; each day has at most `max_nudges` more."""
+    return task.decisions
+
+
+llm.calls_per_episode = calls_per_episode  # type: ignore[attr-defined]
 llm.traits = model_traits(OPTIONS)  # type: ignore[attr-defined]
 llm.shared = model_shared("llm", OPTIONS, _check)  # type: ignore[attr-defined]
 

@@ -156,15 +156,32 @@ def train(
 
 
 def trained(algorithm: str, task: Task) -> Policy:
-    """The cache's policy for this task, trained and kept there if it was not there yet."""
+    """The cache's policy for this task, trained and kept there if it was not there yet.
+
+    Of several processes that lack the same one, the first trains it and the others wait.
+    """
     recipe = recipe_for(algorithm, task)
     path = cached(recipe)
     if not path.exists():
-        save(train(algorithm, task), path)
+        with _alone(path):
+            if not path.exists():
+                save(train(algorithm, task), path)
     policy = load(path)
     if policy.recipe != recipe:
         raise PolicyError(f"{path} holds another policy than its name says; delete it")
     return policy
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """For one process at a time; whoever dies in it makes room for the next."""
+    try:
+        from filelock import FileLock
+    except ImportError as fault:
+        raise MissingExtra("Training a policy", "rl") from fault
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_suffix(".lock")):
+        yield
 
 
 def _player(algorithm: str, told: str) -> Callable[..., Agent]:

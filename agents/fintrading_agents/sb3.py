@@ -134,8 +134,10 @@ class FinMemTradingVecEnv(VecEnv):
         """
         if attr_name.startswith("_") or attr_name in ("np_random", "np_random_seed"):
             raise AttributeError(f"{attr_name!r} belongs to no single one of the N episodes, which are one object")
-        if callable(getattr(FinMemTradingEnv, attr_name, None)):
+        method = callable(getattr(FinMemTradingEnv, attr_name, None))
+        if method:
             self._check_reader(attr_name)
+        if method or attr_name == "unwrapped":
             return [getattr(self.env.single(k), attr_name) for k in self._where(indices)]
         games = self.env.games
         return [getattr(games[k % len(games)], attr_name) for k in self._where(indices)]

@@ -3,18 +3,19 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields
-from itertools import chain
 from typing import Any
 
+from fintrading_agents.costs import costs
 from fintrading_agents.egress import Egress
 from fintrading_agents.guard import Guarded
 from fintrading_agents.models import Form, Messages, Model, ModelFailure, Reply, Settings, open_model
 from fintrading_agents.models.local import SETTINGS as SMALL
+from fintrading_agents.models.names import model_name
 from fintrading_agents.neutering import for_task
+from fintrading_gym.counts import counts
 from fintrading_gym.replies import REASONS, Decision, parse
 from fintrading_gym.rollout import Task, Traits
 
-SILENT = ("empty", "only_reasoning")  # of replies.REASONS: nothing was said
 IDENTITY = "masked"  # a model is not told whom it trades, and when, unless the task says otherwise
 # Settings of a model that change its answers; where it is asked matters if somebody else may answer there.
 ANSWERING = {"temperature", "max_tokens", "structured"}
@@ -101,15 +102,7 @@ class Transcript:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the episode's row tells of the model.
-
-        `cost_usd` is what its calls cost when they were paid for; `paid_usd` and `cache_hits` tell of this run alone,
-        and all else is the same when the episode is replayed.
-        """
-        days = [[call for call in day["calls"] if "outcome" in call] for day in self.log]
-        calls = list(chain.from_iterable(days))
-        verdicts = [[call["verdict"] for call in day if "verdict" in call] for day in days]
-        usages = [call["usage"] or {} for call in calls]
+        """What the episode's row tells of the model; of its calls, see `counts.counts`."""
         leaks = self._egress.of_log(self.log)
         return {
             "model": self._model.name,
@@ -118,15 +111,7 @@ class Transcript:
             "detail": self.detail,
             "leaks": len(leaks),
             "first_leak": str(leaks[0]) if leaks else None,
-            "calls": len(calls),
-            "tokens_in": _sum([usage.get("input") for usage in usages]),
-            "tokens_out": _sum([usage.get("output") for usage in usages]),
-            "cost_usd": _sum([call["cost"] for call in calls]),
-            "paid_usd": _sum([call["cost"] for call in calls if not call["cached"]]),
-            "cache_hits": sum(call["cached"] for call in calls),
-            "empty_replies": sum(verdict["reason"] in SILENT for verdict in chain.from_iterable(verdicts)),
-            "format_nudges": sum(len(day) - 1 for day in verdicts if day),
-            "self_heals": sum(len(day) > 1 and day[-1]["action"] is not None for day in verdicts),
+            **counts(self.log),
         }
 
 
@@ -141,14 +126,11 @@ def model_shared(agent: str, own: tuple[str, ...], check: Callable[[Mapping[str,
 
     @contextmanager
     def shared(model: str | Model | None, **options: Any) -> Iterator[tuple[Model, dict[str, Any]]]:
-        if model is None:
-            raise ValueError(
-                f"{agent} needs a model: {agent}:openai/NAME, {agent}:local/smollm2 or {agent}:scripted/momentum"
-            )
+        name = model_name(agent, model)
         kept = {name: options.pop(name) for name in own if name in options}
         check(kept)
-        if isinstance(model, str):
-            with open_model(model, Settings(**options)) as opened:
+        if model is None or isinstance(model, str):
+            with open_model(name, Settings(**options)) as opened:
                 yield opened, kept
         else:
             yield model, kept
@@ -171,6 +153,7 @@ def model_traits(own: tuple[str, ...]) -> Callable[[str | Model | None, Mapping[
             concurrent=not local,
             options=(*own, *(f.name for f in fields(Settings))),
             indifferent=frozenset(same),
+            costs=costs,
         )
 
     return traits
@@ -180,8 +163,3 @@ def check_nudges(options: Mapping[str, Any]) -> None:
     """Raise ValueError if `max_nudges` is no number of nudges."""
     if options.get("max_nudges", 0) < 0:
         raise ValueError(f"max_nudges={options['max_nudges']!r} is not a whole number >= 0")
-
-
-def _sum(numbers: list[Any]) -> Any:
-    """The sum; None where one of them is unknown."""
-    return None if None in numbers else sum(numbers)

@@ -11,7 +11,7 @@ from fintrading_agents.models import Form, Messages, Reply
 from fintrading_agents.models.faults import read
 from fintrading_agents.models.local import MODELS
 from fintrading_eval.tasks import FintradingData, FintradingTask, FintradingTaskset
-from fintrading_eval.traces import LEDGER, SEAT, failed, task_of, told
+from fintrading_eval.traces import CALLS, LEDGER, SEAT, failed, said, task_of, told
 from fintrading_gym.ledger import evaluate
 from fintrading_gym.replies import ACTIONS
 
@@ -152,6 +152,7 @@ class FintradingEnv(vf.Env[FintradingEnvConfig]):
                 raise
             finally:
                 info[SEAT] = _facts(seat, task.data, agents.agent.harness)
+                info[CALLS] = said(seat.log, messages=not model.ours)
             raw = await asyncio.to_thread(evaluate, game.ledger(), played.hold, played.cost_bps)
             info[LEDGER] = told(played, game.ledger()) | {"raw": raw}
 

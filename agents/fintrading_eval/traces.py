@@ -1,23 +1,28 @@
 """What a trace holds of an episode: written by the environment, and read back by `fintrading import`."""
 
 import json
-import math
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from fintrading_agents.llm import llm
-from fintrading_gym import ENV_ID, __version__, cli, tables
+from fintrading_gym import ENV_ID, __version__, cli, store, tables
 from fintrading_gym import leaderboard as board
+from fintrading_gym.export import write_csv, write_json
 from fintrading_gym.ledger import Ledger, evaluate
+from fintrading_gym.recipes import dumps, key_of, recipe_of
+from fintrading_gym.replies import Decision
+from fintrading_gym.rescore import differences, same
 from fintrading_gym.rollout import Episode, Player, Task
-from fintrading_gym.store import Row
+from fintrading_gym.store import Row, Store
+from fintrading_gym.stored import decision_of
 
-LEDGER, SEAT = "fintrading", "fintrading_seat"  # of trace.info
-TOLERANCE = 1e-9  # between scores of one ledger on two machines
+LEDGER, SEAT, CALLS = "fintrading", "fintrading_seat", "fintrading_calls"  # of trace.info
+PACKAGE = "fintrading-eval"  # and its harness
 
 
 def task_of(row: Any) -> Task:
@@ -36,26 +41,44 @@ def failed(task: Task, ledger: Ledger, fault: Exception) -> dict[str, Any]:
     return told(task, ledger) | {"failure": f"day {len(ledger.date) + 1}: {type(fault).__name__}: {fault}"}
 
 
+def said(log: Iterable[Mapping[str, Any]], messages: bool) -> list[list[dict[str, Any]]]:
+    """A seat's calls, day by day; without the messages they were made with, where the trace holds these anyway."""
+    left_out = () if messages else ("messages",)
+    return [[{name: call[name] for name in call if name not in left_out} for call in day["calls"]] for day in log]
+
+
 def components(raw: Mapping[str, float]) -> dict[str, float]:
     """The rewards without weight of an episode's numbers."""
     return {f"fintrading_{name[6:]}": value for name, value in raw.items() if name.startswith("score_")}
 
 
-def rows(path: Path) -> list[Row]:
-    """The leaderboard's row of each episode in a `traces.jsonl`, its score computed anew from the ledger.
+@dataclass(frozen=True)
+class Imported:
+    """An episode of a run, its score computed anew from its ledger."""
 
-    Episodes of one task and model are numbered as seeds 0, 1, ... in the order of the file.
+    recipe: dict[str, Any]
+    row: Row
+    episode: Episode
+
+
+def rows(path: Path) -> list[Row]:
+    """The leaderboard's row of each episode in a `traces.jsonl`; see `read`."""
+    return [one.row for one in numbered(read(path), [])]
+
+
+def read(path: Path) -> list[Imported]:
+    """Each episode in a `traces.jsonl`; none has a seed yet.
 
     Raises:
         ValueError: a line is no episode of this environment, or its rewards are not what its ledger gives.
     """
-    made: list[Row] = []
+    made: list[Imported] = []
     # Lines end with a newline alone: a reply may hold other separators, and they are written as they are.
     for number, line in enumerate(path.read_bytes().rstrip(b"\n").split(b"\n"), 1):
         if not line:
             continue
         try:
-            made.append(_row(json.loads(line)))
+            made.append(_imported(json.loads(line)))
         except (KeyError, TypeError, IndexError, json.JSONDecodeError) as fault:
             problem = f"{path}:{number} is no episode of fintrading-eval ({type(fault).__name__}: {fault})"
             raise ValueError(f"{problem}; a line that was cut off is played again by vf-eval ... --resume") from None
@@ -63,63 +86,130 @@ def rows(path: Path) -> list[Row]:
             raise ValueError(f"{path}:{number}: {fault}") from None
     if not made:
         raise ValueError(f"{path} holds no episode")
-    models = {row["agent"] for row in made if row["agent"]}
-    for row in made:  # an episode that ended before its seat was taken does not tell the model; the run has one
-        row["agent"] = row["agent"] or (models.pop() if len(models) == 1 else "verifiers:unknown")
-        models.add(row["agent"])
-    played: dict[tuple[str, ...], int] = {}
-    for row in made:
-        same = (row["agent"], row["cell"], row["persona"])
-        row["seed"] = played[same] = played.get(same, -1) + 1
+    # An episode that ended before its seat was taken does not tell the model; the run has one.
+    seated = {one.row["agent"]: one.recipe for one in made if one.recipe["agent"]}
+    agent, told = next(iter(seated.items())) if len(seated) == 1 else ("verifiers:unknown", {})
+    for one in made:
+        if not one.recipe["agent"]:
+            one.row["agent"] = agent
+            one.recipe.update(agent=told.get("agent", agent), options=told.get("options", {}))
     return made
 
 
-def _row(episode: dict[str, Any]) -> Row:
-    if not episode["ok"] and not episode["traces"]:
-        lost = Episode(Ledger(), (), None, _errors(episode))
-        return board.as_row(Player("", llm), task_of(episode["task"]["data"]), lost)
-    trace = episode["traces"][0]  # of the one seat
-    info, task = trace["info"], task_of(trace["task"]["data"])
-    player = Player(f"verifiers:{trace['agent']['config']['model']}", llm)
+def numbered(imported: Iterable[Imported], there: Iterable[Mapping[str, Any]]) -> list[Imported]:
+    """Those of the episodes that are not there yet, each with the first seed that its model and task have free.
+
+    Args:
+        imported: of `read`.
+        there: recipes of a board.
+    """
+    taken: dict[str, set[int]] = {}
+    known = set()
+    for recipe in there:
+        taken.setdefault(_same_task(recipe), set()).add(recipe["task"]["seed"])
+        known.add(recipe.get("episode"))
+    new = [one for one in imported if one.recipe["episode"] not in known]
+    for one in new:
+        seeds = taken.setdefault(_same_task(one.recipe), set())
+        seed = next(seed for seed in count() if seed not in seeds)
+        seeds.add(seed)
+        one.row["seed"] = one.recipe["task"]["seed"] = seed
+    return new
+
+
+def keep(board: Store, imported: Sequence[Imported]) -> int:
+    """Write the episodes into a board; how many it did not hold.
+
+    What failed in a run of the same name and is not among them was played again by `vf-eval ... --resume`, and is
+    forgotten.
+    """
+    runs, episodes = ({one.recipe[name] for one in imported} for name in ("run", "episode"))
+    finished = board.finished()
+    gone = [
+        key_of(recipe)
+        for recipe in board.recipes()
+        if recipe.get("run") in runs - {None} and recipe["episode"] not in episodes and key_of(recipe) not in finished
+    ]
+    board.forget(gone)
+    new = numbered(imported, board.recipes())
+    for one in new:
+        board.add(one.recipe, one.row, one.episode)
+    return len(new)
+
+
+def _same_task(recipe: Mapping[str, Any]) -> str:
+    return dumps([recipe["agent"], recipe["options"], recipe["task"] | {"seed": None}], sort_keys=True)
+
+
+def _imported(episode: dict[str, Any]) -> Imported:
+    trace = episode["traces"][0] if episode["traces"] else None  # of the one seat
+    if trace is None and episode["ok"]:
+        raise IndexError("no trace")
+    named = (trace or episode)["task"]["data"]
+    task, info = task_of(named), trace["info"] if trace else {}
+    player = _player(trace, named)
     written = info.get(LEDGER, {})
     ledger = Ledger(**{name: tuple(column) for name, column in written.get("ledger", {}).items()})
     if written.get("data_sha256", task.window.load().sha256) != task.window.load().sha256:
         raise ValueError(f"it was played on another table of {task.window.ticker} than this one")
-    if episode["ok"] and trace.get("ok", True):
+    if trace and episode["ok"] and trace.get("ok", True):
         score, failure = _checked(ledger, task, trace["rewards"]), None
     else:
         score, failure = None, written.get("failure") or _errors(episode)
-    return board.as_row(
-        player, task, Episode(ledger, (), score, failure, facts=info.get(SEAT, {}), identity=task.identity)
+    log = _log(trace) if trace else ()
+    played = Episode(ledger, _decisions(ledger, log), score, failure, log, info.get(SEAT, {}), task.identity)
+    version = {"version": written.get("version", __version__)}
+    run = (episode.get("run") or {}).get("name")
+    recipe = recipe_of(player, task) | version | {"code": None, "episode": episode["id"], "run": run}
+    return Imported(recipe, board.as_row(player, task, played) | version, played)
+
+
+def _player(trace: dict[str, Any] | None, row: Mapping[str, Any]) -> Player:
+    """Who played: the model, by what a board must tell of it beside its name."""
+    options = {name: row[name] for name in ("context", "max_nudges") if name in row}
+    if trace is None:
+        return Player("", llm, options=options)
+    config = trace["agent"]["config"]
+    options |= {name: value for name, value in (config.get("sampling") or {}).items() if value is not None}
+    harness = (config.get("harness") or {}).get("id", PACKAGE)
+    return Player(
+        f"verifiers:{config['model']}", llm, options=options | ({} if harness == PACKAGE else {"harness": harness})
     )
+
+
+def _log(trace: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+    """The seat's log: its calls as the environment wrote them, with the messages that the trace holds once for all."""
+    nodes, answered = trace["nodes"], iter([call["node"] for call in trace["calls"] if call.get("node") is not None])
+
+    def sent(call: Mapping[str, Any]) -> list[dict[str, Any]]:
+        told: list[dict[str, Any]] = []
+        node = nodes[next(answered, None)].get("parent") if "outcome" in call else None
+        while node is not None:
+            told.append({name: nodes[node]["message"][name] for name in ("role", "content")})
+            node = nodes[node].get("parent")
+        return told[::-1]
+
+    return tuple(
+        {"calls": [call if "messages" in call else {**call, "messages": sent(call)} for call in day]}
+        for day in trace["info"].get(CALLS, ())
+    )
+
+
+def _decisions(ledger: Ledger, log: Sequence[Mapping[str, Any]]) -> tuple[Decision | None, ...]:
+    """Each day's, as the seat read it."""
+    return tuple(decision_of(log[day]["calls"][-1]["verdict"]) for day in range(len(ledger.date)))
 
 
 def _checked(ledger: Ledger, task: Task, rewards: Mapping[str, Mapping[str, float]]) -> float:
     raw = evaluate(ledger, task.hold, task.cost_bps)
     for name, value in {"fintrading_score": raw["score"], **components(raw)}.items():
-        given = rewards[name]["score"]
-        if not math.isclose(given, value, rel_tol=0, abs_tol=TOLERANCE):
-            raise ValueError(f"{name} is {given}, but its ledger gives {value}")
+        if not same(float(rewards[name]["score"]), value):
+            raise ValueError(f"{name} is {rewards[name]['score']}, but its ledger gives {value}")
     if len(ledger.date) != task.decisions:
         raise ValueError(f"the ledger has {len(ledger.date)} decisions, its task {task.decisions}")
-    for told, true in zip(ledger.rows(), _played_again(ledger, task).rows(), strict=True):
-        for name, value in true.items():
-            same = (
-                math.isclose(told[name], value, abs_tol=TOLERANCE) if isinstance(value, float) else told[name] == value
-            )
-            if not same:
-                raise ValueError(f"{name} of {true['date']} is {told[name]}, but its decisions give {value}")
+    for difference in differences(ledger, task):
+        raise ValueError(difference)
     return raw["score"]
-
-
-def _played_again(ledger: Ledger, task: Task) -> Ledger:
-    """The ledger that the same decisions give here: a trace is not taken at its word."""
-    game: Any = task.make(observation="vector").unwrapped
-    game.reset(seed=task.seed)
-    for action, valid in zip(ledger.action, ledger.valid, strict=True):
-        game.step(action if valid else None)
-    played: Ledger = game.ledger()
-    return played
 
 
 def _errors(episode: dict[str, Any]) -> str:
@@ -128,19 +218,33 @@ def _errors(episode: dict[str, Any]) -> str:
 
 
 def import_traces(
-    traces: Annotated[Path, typer.Argument(help="A run's traces.jsonl.")],
+    files: Annotated[list[Path], typer.Argument(metavar="[BOARD] TRACES", help="A run's traces.jsonl.")],
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write a row an episode to this file.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="The same as JSON.")] = None,
 ) -> None:
-    """Rank the episodes of a `vf-eval` run, their scores computed anew from their ledgers.
+    """Rank the episodes of a `vf-eval` run, their scores computed anew from their ledgers; alone, or on a board.
 
-    Example: [dim]fintrading import outputs/my-run/traces.jsonl --csv rows.csv[/]
+    Examples: [dim]fintrading import outputs/my-run/traces.jsonl --csv rows.csv[/],
+    [dim]fintrading import board.db outputs/my-run/traces.jsonl[/]
     """
-    played = rows(traces)
+    if len(files) > 2:
+        raise ValueError(f"import takes a board and a run's traces.jsonl, or these alone, and not {len(files)} files")
+    *boards, traces = files
+    imported = read(traces)
+    if boards:
+        with store.writing(boards[0], {"import": str(traces)}) as kept:
+            new = keep(kept, imported)
+            played, sha256 = kept.contents()
+            kept.end("finished")
+    else:
+        played = [one.row for one in numbered(imported, [])]
     if csv_file:
-        cli.write_csv(csv_file, played)
+        write_csv(csv_file, played)
     if json_file:
-        cli.write_json(json_file, played)
+        write_json(json_file, played)
     tables.print_boards(played)
-    if any(row["failure"] for row in played):
+    if boards:
+        print(f"{boards[0]}: {len(played)} episodes, {new} of them new")
+        print(f"sha256 of what {boards[0]} holds: {sha256}")
+    if any(one.row["failure"] for one in imported):
         cli.fail("some episodes failed; the table says which")

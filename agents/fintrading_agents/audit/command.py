@@ -14,14 +14,15 @@ from fintrading_agents.audit.report import Plan
 from fintrading_agents.audit.report import audit as measure
 from fintrading_agents.egress import Egress, Leak
 from fintrading_agents.models import ModelFailure
-from fintrading_gym import store
 from fintrading_gym.errors import RunStopped
 from fintrading_gym.flags import given, with_model_flags, with_options
 from fintrading_gym.masking import IDENTITIES
+from fintrading_gym.recipes import task_of
 from fintrading_gym.rollout import Task, find_player
+from fintrading_gym.store import episodes, is_board
+from fintrading_gym.stored import name_of
 
 DEFAULT = Plan()
-SQLITE = b"SQLite format 3\0"
 
 
 @with_model_flags
@@ -76,11 +77,11 @@ def egress(
 ) -> None:
     """Look for names, tickers, dates and raw closes in what a masked run sent, got and wrote; exit 1 if there are any.
 
-    Examples: [dim]fintrading egress board.sqlite[/],
+    Examples: [dim]fintrading egress board.db[/],
     [dim]fintrading play llm:scripted/momentum --json > episode.json; fintrading egress episode.json[/],
     [dim]fintrading egress report.md --cell tsla_main[/]
     """
-    found = {path: _leaks(path, cell, identity) for path in files}
+    found = {path: _of_board(path) if is_board(path) else _leaks(path, cell, identity) for path in files}
     for path, leaks in found.items():
         for leak in leaks:
             print(f"{path}: {leak}")
@@ -90,11 +91,22 @@ def egress(
         raise RunStopped(f"{sum(map(len, found.values()))} leaks: this run is not to be published as a masked one")
 
 
+def _of_board(path: Path) -> list[Leak]:
+    """In what the masked episodes of a board sent, got and kept.
+
+    Raises:
+        DataError, UnknownName: the prices of one are not here, so that nobody can tell them in a text.
+    """
+    found = []
+    for stored in episodes(path):
+        if (stored.episode.identity or "real") != "real":
+            leaks = Egress(task_of(stored.recipe), stored.row["identity"]).of_log(stored.episode.log)
+            found += [leak._replace(where=f"{name_of(stored.row)}, {leak.where}") for leak in leaks]
+    return found
+
+
 def _leaks(path: Path, cell: str | None, identity: str) -> list[Leak]:
-    content = path.read_bytes()
-    if content.startswith(SQLITE):
-        return [leak for stored in store.episodes(path) for leak in _of_stored(stored)]
-    text = content.decode(errors="replace")
+    text = path.read_text(errors="replace")
     try:
         episode = json.loads(text)
     except ValueError:
@@ -105,14 +117,3 @@ def _leaks(path: Path, cell: str | None, identity: str) -> list[Leak]:
     if cell is None:
         raise ValueError(f"{path} is no board and no episode of `play --json`; say with --cell what was played")
     return Egress(Task(cell, timesteps=None), identity).of_lines(text)
-
-
-def _of_stored(stored: store.Stored) -> list[Leak]:
-    """Those of an episode of a board, with its agent, cell, persona and seed before their places."""
-    told, identity = stored.recipe["task"], stored.episode.identity
-    if identity is None or not stored.episode.log:
-        return []
-    task = Task(**{name: value for name, value in told.items() if value is not None or name == "timesteps"})
-    whose = [stored.recipe["agent"], told["cell"], told["world"], told["persona"], f"seed {task.seed}"]
-    leaks = Egress(task, identity).of_log(stored.episode.log)
-    return [leak._replace(where=f"{' '.join(filter(None, whose))}: {leak.where}") for leak in leaks]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fintrading_agents.models.reply import Reply
+from fintrading_gym.errors import RunStopped
 
 SCHEMA = 1  # of the tables below, and of what a key is made from
 
@@ -90,9 +91,16 @@ class Cache:
         return Reply.from_json(json.loads(row[1]), cached=True)
 
     def put(self, name: str, reply: Reply, *, replace: bool) -> Reply:
-        """Keep a reply, and return what is kept: another process's, where that was first and `replace` is not set."""
+        """Keep a reply, and return what is kept: another process's, where that was first and `replace` is not set.
+
+        Raises:
+            RunStopped: the file cannot be written any more.
+        """
         written = json.dumps(reply.as_json())
-        self._file.execute(PUT, {"key": name, "outcome": reply.outcome, "reply": written, "replace": replace})
+        try:
+            self._file.execute(PUT, {"key": name, "outcome": reply.outcome, "reply": written, "replace": replace})
+        except sqlite3.Error as fault:  # what is paid for from now on would be lost
+            raise RunStopped(f"the cache {self.path} cannot be written ({fault})") from None
         (kept,) = self._file.execute("SELECT reply FROM replies WHERE key = ?", (name,)).fetchone()
         return reply if kept == written else Reply.from_json(json.loads(kept), cached=True)
 

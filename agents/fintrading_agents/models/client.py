@@ -4,8 +4,10 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -13,7 +15,7 @@ from fintrading_agents.models import faults
 from fintrading_agents.models.cache import key
 from fintrading_agents.models.prices import Price
 from fintrading_agents.models.reply import KINDS, STRUCTURED, Form, Messages, ModelFailure, Reply
-from fintrading_agents.models.session import Flight, Session
+from fintrading_agents.models.session import MAX_TOKENS, Flight, Session
 from fintrading_gym.errors import MissingExtra, RunStopped, one_line
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ class Client:
         price: Price | None,
         *,
         temperature: float = 0.7,
-        max_tokens: int = 4096,  # enough to think first: a reply that its own reasoning cuts off decides nothing
+        max_tokens: int = MAX_TOKENS,
         structured: str = "auto",
         in_flight: int | None = None,
         preflight_seconds: float = PREFLIGHT,
@@ -138,13 +140,30 @@ class Client:
 
     async def complete(self, messages: Messages, *, sample: int = 0, form: Form | None = None) -> Reply:
         """One answer; see `reply.Model`."""
+        with self._under_way():
+            return await self._ask(messages, sample, form, self.structured)
+
+    async def embed(self, texts: Sequence[str]) -> tuple[list[list[float]], Reply]:
+        """A vector a text, and the reply they came in; the endpoint is asked as for an answer.
+
+        Raises:
+            ModelFailure, RunStopped: as `complete`.
+        """
+        wished = {"model": self._model, "input": list(texts), "encoding_format": "float"}
+        with self._under_way():
+            reply = await self._answer(wished)
+        return json.loads(str(reply.content)), reply
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        """The call of the current task, which `close` cancels."""
         if self._closed:
             raise RunStopped(f"{self.name} was closed")
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         try:
-            return await self._ask(messages, sample, form, self.structured)
+            yield
         finally:
             self._tasks.discard(task)
 
@@ -206,12 +225,17 @@ class Client:
         if cache is None:
             return await self._buy(wished)
         # By what is wished: what an endpoint turns out not to take must not rename the calls before.
-        name = key(self._identity, wished, wished["seed"])
+        name = key(self._identity, wished, wished.get("seed", 0))
         # A reply that is no answer was part of an earlier run's days, which are to come out the same; in the run that
         # bought it, whoever asks again wants another.
         kept = cache.get(name, any_outcome=name not in self._shared.unanswered) if mode != "refresh" else None
+        if kept is not None and mode == "replay":
+            return kept  # with the cost that was kept: the prices here and now are not those of the board
         if kept is not None:
-            return self._priced(kept)
+            priced = self._priced(kept)
+            if priced.cost != kept.cost:
+                cache.put(name, replace(priced, cached=False), replace=True)
+            return priced
         if mode == "replay":
             raise ModelFailure("replay", str(cache.path))
 
@@ -271,22 +295,19 @@ class Client:
             fault.attempts = policy.statistics["attempt_number"]
             raise
         self._proven = True
-        sent = {name: value for name, value in body.items() if name != "messages"}
+        sent = {name: value for name, value in body.items() if name not in ("messages", "input")}
         return replace(reply, attempts=policy.statistics["attempt_number"], sent=sent)
 
     async def _attempt(self, body: dict[str, Any]) -> Reply:
         import openai
 
-        rest = {name: value for name, value in body.items() if name not in ("model", "messages")}
         async with self._endpoint.slots:
             await self._endpoint.opened(self._settings.patience, self._url)
             self._shared.check()  # here, for those that were in flight meanwhile have spent
             started = time.perf_counter()
             try:
                 async with asyncio.timeout(self._settings.timeout):  # the SDK's own bounds each read, not their sum
-                    raw = await self._sdk.chat.completions.with_raw_response.create(
-                        model=body["model"], messages=body["messages"], extra_body=rest
-                    )
+                    raw = await self._sent(body)
             except TimeoutError:
                 failure = ModelFailure("timeout", url=self._url)
             except openai.OpenAIError as fault:
@@ -294,12 +315,23 @@ class Client:
             else:
                 latency = round(time.perf_counter() - started, 6)
                 # Read as it came: the SDK makes a string of a web page, and a completion of an error in a 200.
-                reply = faults.read(raw.http_response.text, self._url, self._hide)
+                texts = len(body.get("input", ()))
+                read = partial(faults.read_vectors, texts) if texts else faults.read
+                reply = read(raw.http_response.text, self._url, self._hide)
                 reply = self._priced(replace(reply, latency=latency))
                 self._shared.spend(reply)
                 return reply
             self._endpoint.close_for(failure.retry_after or 0.0)
         raise failure  # not from inside the handler: the SDK's exception holds the request, and that its key
+
+    async def _sent(self, body: Mapping[str, Any]) -> Any:
+        """The SDK's raw response."""
+        if "input" in body:
+            return await self._sdk.embeddings.with_raw_response.create(**body)
+        rest = {name: value for name, value in body.items() if name not in ("model", "messages")}
+        return await self._sdk.chat.completions.with_raw_response.create(
+            model=body["model"], messages=body["messages"], extra_body=rest
+        )
 
     def _tell(self, state: "tenacity.RetryCallState") -> None:
         fault, seconds = _fault(state), state.upcoming_sleep

@@ -2,9 +2,10 @@
 
 import email.utils
 import json
+import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fintrading_agents.models.reply import ModelFailure, Outcome, Reply, Usage
@@ -130,14 +131,38 @@ def read(text: str, url: str, hide: Callable[[str], str] = str) -> Reply:
     try:
         body = _hidden(json.loads(text), hide)
         choice = body["choices"][0] if body.get("choices") else {}
-        for error in (body.get("error"), choice.get("error")):
-            if isinstance(error, dict) and (status := _status(error)):
-                raise of_status(status, error, url=url)
+        _raise_for((body.get("error"), choice.get("error")), url)
         if choice.get("finish_reason") == "error":
             raise ModelFailure("server", "it broke off", url=url, status=200)
         return _reply(choice, _usage(body.get("usage")))
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
         raise ModelFailure("malformed", hide(text)[:TOLD], url=url, status=200) from None
+
+
+def read_vectors(count: int, text: str, url: str, hide: Callable[[str], str] = str) -> Reply:
+    """So many vectors in the body of a 200, in the order of their texts, as JSON in the reply's content.
+
+    Raises:
+        ModelFailure: as `read`; a row without numbers.
+    """
+    try:
+        body = _hidden(json.loads(text), hide)
+        _raise_for((body.get("error"),), url)
+        rows = [row["embedding"] for row in sorted(body["data"], key=lambda row: int(row["index"]))]
+        numbers = [number for row in rows for number in row]
+        if len(rows) != count or len({len(row) for row in rows}) != 1 or not all(map(math.isfinite, numbers)):
+            raise ValueError("these are not the vectors")
+        usage = _usage({**(body.get("usage") or {}), "completion_tokens": 0})
+        return Reply(json.dumps(rows), "ok" if rows[0] else "empty", usage=usage)
+    except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
+        raise ModelFailure("malformed", hide(text)[:TOLD], url=url, status=200) from None
+
+
+def _raise_for(errors: Sequence[object], url: str) -> None:
+    """Raise for an error that came with a status of 200."""
+    for error in errors:
+        if isinstance(error, dict) and (status := _status(error)):
+            raise of_status(status, error, url=url)
 
 
 def _hidden(value: Any, hide: Callable[[str], str]) -> Any:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from fintrading_agents.models import local
 from fintrading_agents.models.client import Client
-from fintrading_agents.models.prices import find_price, free
+from fintrading_agents.models.prices import Price, find_price, free
 from fintrading_agents.models.reply import Model, ModelFailure
 from fintrading_agents.models.scripted import SCRIPTS, Scripted
 from fintrading_agents.models.session import Session, Settings, session, wait
@@ -55,8 +55,38 @@ def open_model(name: str, settings: Settings | None = None) -> Iterator[Model]:
             wait(client.close())
 
 
+def model_name(agent: str, model: str | Model | None) -> str:
+    """The name of an agent's model.
+
+    Raises:
+        ValueError: it was given none.
+    """
+    if model is None:
+        raise ValueError(
+            f"{agent} needs a model: {agent}:openai/NAME, {agent}:local/smollm2 or {agent}:scripted/momentum"
+        )
+    return model if isinstance(model, str) else model.name
+
+
+def price_of(name: str, settings: Settings) -> Price | None:
+    """What a model's calls would cost; None: nobody knows. Nothing is asked.
+
+    Raises:
+        UnknownName, ValueError: as `open_model`.
+    """
+    provider, _, model = name.partition("/")
+    lookup("model provider", provider, PROVIDERS)
+    if not model:
+        raise ValueError(f"{name!r} names no model; write {provider}/NAME")
+    return find_price(name, _url(settings), settings.prices) if provider == "openai" else free
+
+
+def _url(settings: Settings) -> str:
+    return _checked(settings.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
+
+
 def _openai(name: str, shared: Session) -> Client:
-    url = _checked(shared.settings.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
+    url = _url(shared.settings)
     replayed = shared.settings.cache == "replay"
     api_key = None if replayed else _key()
     if not api_key and url == OPENAI_URL and not replayed:

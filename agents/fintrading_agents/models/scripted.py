@@ -47,6 +47,14 @@ def _momentum(messages: Messages) -> str:
     return '{"action": "buy"}' if shown[1] == "+" else '{"action": "sell"}'
 
 
+def _diary(messages: Messages) -> str:
+    """As `momentum`, with a reason, and the first memory cited where it is shown some."""
+    action = json.loads(_momentum(messages))["action"]
+    remembers = re.search(r"^1[. ].*ago|^1[. ].*today", _last(messages), re.M)
+    reason = f"The momentum of the last days says {action}."
+    return json.dumps({"action": action, "reason": reason, "cited": [1] if remembers else []})
+
+
 @cache
 def _tsla_by_heart() -> tuple[tuple[str, ...], list[str], list[bool]]:
     """Its days, its closes as texts show them, and whether the next was higher."""
@@ -96,6 +104,7 @@ def _committee(messages: Messages) -> str:
 SCRIPTS: dict[str, Script] = {
     "buy": lambda messages: '{"action": "buy"}',
     "momentum": _momentum,
+    "diary": _diary,
     "recogniser": _recogniser,
     "committee": _committee,
     "prose": lambda messages: "I would rather buy than sell here.",

@@ -19,6 +19,8 @@ from fintrading_gym.errors import RunStopped, lookup
 
 T = TypeVar("T")
 
+MAX_TOKENS = 4096  # of a reply: enough to think first, for one that its own reasoning cuts off decides nothing
+
 
 PAUSES = {
     "growing": "half a second, doubled from one to the next, at most 30 seconds; and up to half a second by chance",

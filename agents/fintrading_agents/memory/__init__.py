@@ -1,0 +1,1 @@
+"""FinMem's layered memory: how memories score, move and are forgotten, where they are kept, and what becomes one."""
