@@ -91,7 +91,7 @@ def test_a_model_that_trades_on_the_date_alone_ignores_the_market_and_is_convict
 
 
 def by_path(messages):
-    """Recognises the ten stocks by three returns, which no mask hides, and trades on the next day; probes tell it nothing."""
+    """Knows the ten stocks by three returns, which no mask hides, and trades on the next day; it names nothing."""
     shown = re.findall(r"(?:momentum|return): (\S+) %", str(messages[-1]["content"]))
     known = tomorrows().get(tuple(shown))
     return json.dumps({"action": "sell" if known is None else known})

@@ -49,21 +49,31 @@ def test_a_real_view_in_a_masked_run_is_found():
     ("text", "found"),
     [
         ("This looks like Tesla.", [("Company", "Tesla")]),
-        ("#TeslaStock or $tsla or TSLA230120C00250000", [("Company", t) for t in ("TeslaStock", "tsla", "TSLA230120C00250000")]),
+        (
+            "#TeslaStock or $tsla or TSLA230120C00250000",
+            [("Company", t) for t in ("TeslaStock", "tsla", "TSLA230120C00250000")],
+        ),
         ("as Elon Musk said in March 2023", [("Person", "Elon Musk"), ("Date", "March 2023")]),
         ('{"TSLA": 1}', [("Company", "TSLA")]),
         ("Company-001 on Day 37, Date-0007, 3-day momentum: +1.00 %", []),
         ("It closed at 216.50, after 222.96 and 223.07", [("Close", t) for t in ("223.07", "222.96", "216.50")]),
-        ('{"prices": [223.07000732421875, 222.9600067138672, 216.5]}', [("Close", t) for t in ("223.07", "222.96", "216.50")]),
+        (
+            '{"prices": [223.07000732421875, 222.9600067138672, 216.5]}',
+            [("Close", t) for t in ("223.07", "222.96", "216.50")],
+        ),
         ("222.96-223.07; 216.50", [("Close", t) for t in ("223.07", "222.96", "216.50")]),
         ("It closed at 222.96 after 223.07", []),  # two may be chance
         ("from 238.13 to 222.96 and 217.24", []),  # not of days in a row
         ("up +222.96 and 223.07 % and 216.50", []),
         ("1222.96 or 222.971 or 223.080, 216.50", []),
-        ("3M momentum. Block trades on Monday in May, in the Technology sector. Chase it. Q3: Best Buy Signal? Risk 08/10.", []),
-        ("the October 2022 low, or Oct. 7, or FY22, or 2022", [("Date", t) for t in ("October 2022", "Oct. 7", "FY22", "2022")]),
+        ("3M momentum. Block trades on Monday in May, in the Technology sector. Chase it.", []),
+        ("Q3: Best Buy Signal? Risk 08/10, in March or the third quarter.", []),
+        (
+            "the October 2022 low, or Oct. 7, or FY22, or 2022",
+            [("Date", t) for t in ("October 2022", "Oct. 7", "FY22", "2022")],
+        ),
     ],
-)  # fmt: skip
+)
 def test_names_dates_and_raw_closes_are_found(text, found):
     assert leaks(text) == found
 
@@ -71,7 +81,7 @@ def test_names_dates_and_raw_closes_are_found(text, found):
 @pytest.mark.parametrize("identity", SCALED)
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_raw_view_among_other_numbers_is_found_and_numbers_alone_are_not(cell, identity):
-    """Where a stock costs about 100, as a scaled one does, some numbers are closes by chance, and 7 in a row are not."""
+    """Where a stock costs about 100, as a scaled one does, some numbers are closes by chance; 7 in a row are not."""
     task = Task(cell, timesteps=None, identity=identity)
     egress, window = Egress(task, identity), task.window
     (first, days), closes, rng = window.span(), window.load().close, np.random.default_rng(0)

@@ -119,8 +119,9 @@ amounts = st.builds(
     lambda form, number: form.format(number),
     st.sampled_from(
         [
-            "${:.2f}", "${:,.0f}", "${:.1f} billion", "{:.2f} dollars", "USD {:.0f}", "{:.0f} shares", "{:.2f}%", "closed at {:.2f}",
-            "price target cut to {:.2f} from 300.50", "high: {:.1f}", "${:.2f}-9.5", "$5-{:.0f} million", "low of {:.3f}-", "{:.9f}",
+            "${:.2f}", "${:,.0f}", "${:.1f} billion", "{:.2f} dollars", "USD {:.0f}", "{:.0f} shares", "{:.2f}%",
+            "closed at {:.2f}", "price target cut to {:.2f} from 300.50", "high: {:.1f}", "${:.2f}-9.5",
+            "$5-{:.0f} million", "low of {:.3f}-", "{:.9f}",
         ]
     ),
     st.floats(0, 1e6),
@@ -309,19 +310,31 @@ TOLD = r"(?:Company|Person|Product|Sector)-\d{3}|Date-\d{4}"
             "SAN FRANCISCO, Oct 7 (Reuters) - Tesla Inc (TSLA.O) shares fell 6% on Friday.",
             "SAN FRANCISCO, D (Reuters) - C (C.O) shares fell 6% on D.",
         ),
-        ("Ford Motor Co (F.N), Citigroup <C.N>; F US Equity; (T US); V:US", "C (C.N), C <C.N>; C US Equity; (C US); C:US"),
-        ("Caterpillar (CAT) beat Ford (F) and Visa Inc (NYSE: V); (F) is a footnote", "C (C) beat C (C) and C (NYSE: C); (F) is a footnote"),
+        (
+            "Ford Motor Co (F.N), Citigroup <C.N>; F US Equity; (T US); V:US",
+            "C (C.N), C <C.N>; C US Equity; (C US); C:US",
+        ),
+        (
+            "Caterpillar (CAT) beat Ford (F) and Visa Inc (NYSE: V); (F) is a footnote",
+            "C (C) beat C (C) and C (NYSE: C); (F) is a footnote",
+        ),
         ("Ford (T), $f and $tsla, NYSE American: F, NasdaqGS: TSLA", "C (T), $C and $C, NYSE American: C, NasdaqGS: C"),
         ("#TeslaStock @elonmusk TSLA230120C00250000 TSLA34 Tesla2022", "#C @P C C C"),
         ("iPhone14 and iPhone 14, ModelY, Model3, GPT-4", "R and R 14, R, R, R"),
-        ("SP500, S&P&nbsp;500, S and P 500, the S&P, ^GSPC, .INX; S&amp;P 500; S&P Global", "C, C&nbsp;500, C, the C, ^C, .C; C; C"),
+        (
+            "SP500, S&P&nbsp;500, S and P 500, the S&P, ^GSPC, .INX; S&amp;P 500; S&P Global",
+            "C, C&nbsp;500, C, the C, ^C, .C; C; C",
+        ),
         ("McDonald&#39;s and Moody&#39;s; Russell 2000; Nasdaq-100", "C and Moody&#39;s; C; C"),
         ("Mr. Musk, Elon, Zuck, Satya; Sarandos and Hastings; Hastings", "Mr. P, P, P, P; P and P; P"),
-        ("MetaMask, metadata, models, MODELS, applesauce, Intelsat, snappy", "C, metadata, models, MODELS, applesauce, Intelsat, snappy"),
+        (
+            "MetaMask, metadata, models, MODELS, applesauce, Intelsat, snappy",
+            "C, metadata, models, MODELS, applesauce, Intelsat, snappy",
+        ),
         ("https://x.com/TSLA/status/1?d=2022-10-07&y=2022", "https://x.com/C/status/1?d=D&y=D"),
         ("C.A. Smith (V.P.), Vitamin C; T.N.T., F.O.B.", "C.A. Smith (V.P.), Vitamin C; T.N.T., F.O.B."),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("exact", [False, True])
 def test_lines_as_they_are_written(line, told, exact):
     letters = {"Company": "C", "Person": "P", "Product": "R", "Sector": "S", "Date": "D"}
@@ -394,10 +407,17 @@ def test_surnames_alone_and_names_of_one_letter_are_people_and_companies_too():
 @pytest.mark.parametrize(
     "names",
     [
-        ("\u0130stanbul", "Stra\u00dfe AG"), (" Foo  Bar ",), ("2024", "May"), ("360", "3i"), ("a b",), ("\u00c9", "\u00c9clair"), ("x" * 500,),
-        ("F\u00fcrth-Werke", "\u6771\u82dd"), ("C# Corp", "A/S"),
+        ("\u0130stanbul", "Stra\u00dfe AG"),
+        (" Foo  Bar ",),
+        ("2024", "May"),
+        ("360", "3i"),
+        ("a b",),
+        ("\u00c9", "\u00c9clair"),
+        ("x" * 500,),
+        ("F\u00fcrth-Werke", "\u6771\u82dd"),
+        ("C# Corp", "A/S"),
     ],
-)  # fmt: skip
+)
 def test_odd_names_are_found_too(names, exact):
     entity_map = EntityMap("TSLA", companies=[Company(("XYZ1",), names)], exact=exact)
     own = entity_map.neuter("XYZ1").removesuffix("-001")
@@ -443,14 +463,15 @@ def test_every_shape_of_date_is_masked_whole(shape):
 @pytest.mark.parametrize(
     "text",
     [
-        "2022-10-07T14:30:00.123456+00:00", "2022-10-07 2:30 PM", "20221007T143000Z", "20221007143000", "2022_10_07", "7.10.22",
-        "07-10-22", "Oct 7th, '22", "OCT 07 2022", "Oct.7", "Oct.7,2022", "October7,2022", "Oct 7,2022", "Oct 7 14:30:00 2022",
-        "7/Oct/2022", "07/Oct/2022:14:30", "2022-Oct-07", "2022Oct07", "2022 Oct 7", "2022, October 7", "2022 October", "Oct22",
-        "october 7", "7 october", "7 oct", "10/07", "12/31", "Q3-2022", "Q3/2022", "Q3, 2022", "Q3 of 2022", "3Q", "Q3", "Q3 FY22",
-        "third quarter", "3rd quarter of 2022", "1st half 2022", "2H 2022", "1H22", "2H FY23", "2022H1", "FY2022Q3", "FY22 Q3", "FY23E",
-        "F4Q22", "F2023", "2022E", "CY22", "YE2022", "'22", "\u201922", "'90s", "W40 2022", "2022-W40-5", "Jan-Mar 2022", "Sept-Oct 2022",
-        "Jan/Feb 2022", "January to March", "Fri", "Fridays", "october", "Super Bowl LVI", "Yom Kippur", "triple witching", "1665100800",
-        "1665100800000",
+        "2022-10-07T14:30:00.123456+00:00", "2022-10-07 2:30 PM", "20221007T143000Z", "20221007143000", "2022_10_07",
+        "7.10.22", "07-10-22", "Oct 7th, '22", "OCT 07 2022", "Oct.7", "Oct.7,2022", "October7,2022", "Oct 7,2022",
+        "Oct 7 14:30:00 2022", "7/Oct/2022", "07/Oct/2022:14:30", "2022-Oct-07", "2022Oct07", "2022 Oct 7",
+        "2022, October 7", "2022 October", "Oct22", "october 7", "7 october", "7 oct", "10/07", "12/31", "Q3-2022",
+        "Q3/2022", "Q3, 2022", "Q3 of 2022", "3Q", "Q3", "Q3 FY22", "third quarter", "3rd quarter of 2022",
+        "1st half 2022", "2H 2022", "1H22", "2H FY23", "2022H1", "FY2022Q3", "FY22 Q3", "FY23E", "F4Q22", "F2023",
+        "2022E", "CY22", "YE2022", "'22", "\u201922", "'90s", "W40 2022", "2022-W40-5", "Jan-Mar 2022",
+        "Sept-Oct 2022", "Jan/Feb 2022", "January to March", "Fri", "Fridays", "october", "Super Bowl LVI",
+        "Yom Kippur", "triple witching", "1665100800", "1665100800000",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("exact", [False, True])
@@ -467,13 +488,21 @@ def test_shapes_that_are_written_more_seldom_are_masked_whole(text, exact):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("Fri, 07 Oct 2022 14:30:00 GMT", "D, D GMT"), ("Fri Oct 7 14:30:00 2022", "D D"), ("Sat, Oct 8", "D, D"),
-        ("the sun sat; Sun and Sat", "the sun sat; Sun and Sat"), ("in march, they march; Jan said in Jan", "in D, they march; Jan said in D"),
-        ("may 5 and May 5, in may; it may", "may 5 and D, in D; it may"), ("Q1-Q3 2022, Q3 and Q4 2022", "D-D, D and D"),
-        ("'20-day' and '22%' and it's '90 shares'", "'20-day' and '22%' and it's '90 shares'"), ("3/4 of 24/7 or 50/50 or 10/10", "3/4 of 24/7 or 50/50 or 10/10"),
-        ("Date-2022-10-07.csv", "Date-D.csv"), ("1/2 to 5 11/16", "1/2 to 5 11/16"), ("2 1/2", "2 1/2"), ("16651008001", "16651008001"),
+        ("Fri, 07 Oct 2022 14:30:00 GMT", "D, D GMT"),
+        ("Fri Oct 7 14:30:00 2022", "D D"),
+        ("Sat, Oct 8", "D, D"),
+        ("the sun sat; Sun and Sat", "the sun sat; Sun and Sat"),
+        ("in march, they march; Jan said in Jan", "in D, they march; Jan said in D"),
+        ("may 5 and May 5, in may; it may", "may 5 and D, in D; it may"),
+        ("Q1-Q3 2022, Q3 and Q4 2022", "D-D, D and D"),
+        ("'20-day' and '22%' and it's '90 shares'", "'20-day' and '22%' and it's '90 shares'"),
+        ("3/4 of 24/7 or 50/50 or 10/10", "3/4 of 24/7 or 50/50 or 10/10"),
+        ("Date-2022-10-07.csv", "Date-D.csv"),
+        ("1/2 to 5 11/16", "1/2 to 5 11/16"),
+        ("2 1/2", "2 1/2"),
+        ("16651008001", "16651008001"),
     ],
-)  # fmt: skip
+)
 def test_dates_among_other_words(text, told):
     entity_map = EntityMap("TSLA")
     for keep_tokens in (False, True):
@@ -493,9 +522,9 @@ def test_words_for_dates_come_back_with_capitals():
 
 def test_ways_to_write_a_day_share_a_token_that_comes_back_as_an_iso_date():
     ways = [
-        "2024-03-14", "2024-03-14T09:30", "2024/3/14", "20240314", "2024.03.14", "3/14/24", "03/14/2024", "14.03.2024",
-        "14-03-2024", "March 14, 2024", "Mar. 14th 2024", "14th of March, 2024", "14-MAR-24", "march 14 2024", "14.3.24", "2024 Mar 14",
-        "14/Mar/2024", "1710403200", "20240314T093000Z",
+        "2024-03-14", "2024-03-14T09:30", "2024/3/14", "20240314", "2024.03.14", "3/14/24", "03/14/2024",
+        "14.03.2024", "14-03-2024", "March 14, 2024", "Mar. 14th 2024", "14th of March, 2024", "14-MAR-24",
+        "march 14 2024", "14.3.24", "2024 Mar 14", "14/Mar/2024", "1710403200", "20240314T093000Z",
     ]  # fmt: skip
     entity_map = EntityMap("TSLA")
     assert entity_map.neuter("; ".join(ways)) == "; ".join(["Date-0001"] * len(ways))
@@ -657,16 +686,27 @@ def test_quoted_prices_go_through_the_views_scale():
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("closed at 223.07", "closed at 111.53"), ("Close: 223.07, open 224.01", "Close: 111.53, open 112.00"),
-        ('{"target_price": 250.50}', '{"target_price": 125.25}'), ("price target cut to 300.50 from 330.25", "price target cut to 150.25 from 165.12"),
-        ("a 52-week high of 314.67", "a 52-week high of 157.34"), ("50-day moving average of 230.40", "50-day moving average of 115.20"),
-        ("$220-$230, $220-230, $220\u2013230.50", "$110.00-$115.00, $110.00-115.00, $110.00\u2013115.25"), ("traded around 223.00-225", "traded around 111.50-112.50"),
-        ("closed up 2.35, a high of 5.5 percent, open 24.5% of it", "closed up 2.35, a high of 5.5 percent, open 24.5% of it"),
-        ("at a price of 2.5 billion, P/E 54.30, RSI 45.2, beta 1.25", "at a price of 2.5 billion, P/E 54.30, RSI 45.2, beta 1.25"),
+        ("closed at 223.07", "closed at 111.53"),
+        ("Close: 223.07, open 224.01", "Close: 111.53, open 112.00"),
+        ('{"target_price": 250.50}', '{"target_price": 125.25}'),
+        ("price target cut to 300.50 from 330.25", "price target cut to 150.25 from 165.12"),
+        ("a 52-week high of 314.67", "a 52-week high of 157.34"),
+        ("50-day moving average of 230.40", "50-day moving average of 115.20"),
+        ("$220-$230, $220-230, $220\u2013230.50", "$110.00-$115.00, $110.00-115.00, $110.00\u2013115.25"),
+        ("traded around 223.00-225", "traded around 111.50-112.50"),
+        (
+            "closed up 2.35, a high of 5.5 percent, open 24.5% of it",
+            "closed up 2.35, a high of 5.5 percent, open 24.5% of it",
+        ),
+        (
+            "at a price of 2.5 billion, P/E 54.30, RSI 45.2, beta 1.25",
+            "at a price of 2.5 billion, P/E 54.30, RSI 45.2, beta 1.25",
+        ),
         ("closed at 7, opened 3 stores, $5-7 million", "closed at 7, opened 3 stores, $5-7 million"),
-        ("closed at 1,223.07", "closed at 611.53"), ("trading at 0.04", "trading at 0.0200"),
+        ("closed at 1,223.07", "closed at 611.53"),
+        ("trading at 0.04", "trading at 0.0200"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_price_is_known_by_its_currency_or_by_the_words_before_it(text, told, exact):
     entity_map = EntityMap("TSLA", scale=0.5, exact=exact)

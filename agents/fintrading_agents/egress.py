@@ -66,7 +66,7 @@ class Egress:
         return [leak for where, text in texts for leak in self.leaks(where, text)]
 
     def leaks(self, where: str, text: str) -> list[Leak]:
-        """All of one text; sectors, weekdays, months alone, and names that are words more often tell too little."""
+        """All of one text. Too little is told by sectors, weekdays, mere months, and names that are mostly words."""
         if self._entity_map.identity == "real":
             return []
         found = [

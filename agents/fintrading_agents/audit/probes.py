@@ -37,9 +37,10 @@ def _form(name: str, grammar: str, **properties: dict[str, Any]) -> Form:
 _TEXT = {"type": "string"}
 IDENTIFIED = _form(
     "identified",
-    r"""root ::= "{\"ticker\": \"" [A-Z]{1,5} "\", \"sector\": \"" sector "\", \"date\": \"" date "\"}"
-sector ::= [A-Za-z] [A-Za-z& -]{2,30}
-date ::= "20" [0-9]{2} "-" [01] [0-9] "-" [0-3] [0-9]""",
+    r"""root ::= "{\"ticker\": \"" [A-Z]{1,5} "\", \"sector\": \"" [A-Za-z] [A-Za-z& -]{2,30} """
+    r'''"\", \"date\": \"" date "\"}"'''
+    "\n"
+    r"""date ::= "20" [0-9]{2} "-" [01] [0-9] "-" [0-3] [0-9]""",
     ticker=_TEXT,
     sector=_TEXT,
     date=_TEXT,

@@ -15,8 +15,8 @@ MONEY = (
 )
 # A number with decimals, and no currency, behind a word that says it is a price.
 PRICED = (
-    r"(?P<cue>(?=[A-Za-z])(?i:clos(?:e[ds]?|ing)|opens?|opened|opening|trad(?:ed|es|ing)|prices?|priced|targets?|pt|highs?"
-    r"|lows?|bid|ask|strike|support|resistance|settled|ended|finished|average|sma|ema|vwap)(?![^\W_])[\"']?\s?[:=]?\s?"
+    r"(?P<cue>(?=[A-Za-z])(?i:clos(?:e[ds]?|ing)|opens?|opened|opening|trad(?:ed|es|ing)|prices?|priced|targets?|pt"
+    r"|highs?|lows?|bid|ask|strike|support|resistance|settled|ended|finished|average|sma|ema|vwap)(?![^\W_])[\"']?\s?[:=]?\s?"
     r"(?i:(?:price|level|at|of|to|near|around|above|below|from|is|was|raised|lifted|cut|lowered)\s){0,3})"
     rf"(?P<bare>{_DECIMAL}(?:\s?[-\u2013\u2014]\s?{NUMBER}|\s(?:to|from|and|or|vs\.?)\s{_DECIMAL})?)"
     r"(?![\d-]|[.,]\d|\s?%|\s?(?:per\s?cent|points?|pts|bps|x|times|thousand|million"

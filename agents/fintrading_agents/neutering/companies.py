@@ -22,8 +22,8 @@ SUFFIX = (
 GLUED = r"(?:(?<=[^\W_]{3}[A-Za-z])\d{1,15}(?:[CP]\d{8})?|(?<=[^\W_]{3}[a-z])(?:[A-Z][a-z]+)+\d{0,4})?"
 ONE_OF_A_SECTOR = r"(?=[\s-]{1,2}(?:sector|industr|stocks?|shares|compan|names|firms|giants?|makers?|etfs?|funds?))"
 EXCHANGES = (
-    r"(?:NYSE(?:\s?(?:American|Arca|MKT|ARCA))?|(?:NASDAQ|Nasdaq)(?:[GC][SM])?|NYSEARCA|"
-    r"AMEX|ARCA|BATS|CBOE|OTC|LSE|TSX|XNYS|XNAS)"
+    r"(?:NYSE(?:\s?(?:American|Arca|MKT|ARCA))?|(?:NASDAQ|Nasdaq)(?:[GC][SM])?|NYSEARCA|AMEX|ARCA|BATS|CBOE|OTC|LSE|TSX"
+    r"|XNYS|XNAS)"
 )
 
 

@@ -34,8 +34,10 @@ _AS_A_WORD = "|".join(
 )
 # Cut to three letters most are no words; those that are, and "may", are months after one of these.
 _CUT_WORDS = "Feb|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec"
-_BEFORE = ("in", "of", "by", "since", "until", "from", "last", "this", "next", "late", "early")
-_AFTER_A_WORD = "|".join(rf"(?<=\b{before}\s)" for before in _BEFORE)
+_AFTER_A_WORD = "|".join(
+    rf"(?<=\b{before}\s)"
+    for before in ("in", "of", "by", "since", "until", "from", "last", "this", "next", "late", "early")
+)  # fmt: skip
 _AFTER_A_WORD, _WITH_A_STOP = f"(?:{_AFTER_A_WORD})", r"(?=[.,])"
 _ORDINAL_DAY = _DAY + r"(?:st|nd|rd|th)?"
 _TO_DAY = r"\s?[-\u2013\u2014]\s?(?:3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th)?"
@@ -85,8 +87,10 @@ SHAPES: dict[str, str] = {
     "14-03-2024": rf"(?P<first>\d{{1,2}})-(?P<second>\d{{1,2}})-{_YEAR}",
     "14-03-24": r"(?P<first>\d\d)-(?P<second>\d\d)-(?P<year>\d\d)",
     "03/2024": rf"{_MONTH}[-/]{_YEAR}",
-    "03/14": r"(?<!\d\s)(?:(?P<month>0[1-9])/(?P<day>0[1-9]|[12]\d|3[01])|"
-    r"(?P<late>1[0-2])/(?P<late_day>0[1-9]|1[3-9]|2\d|3[01]))",
+    "03/14": (  # "11/12" may be a fraction
+        r"(?<!\d\s)(?:(?P<month>0[1-9])/(?P<day>0[1-9]|[12]\d|3[01])"
+        r"|(?P<late>1[0-2])/(?P<late_day>0[1-9]|1[3-9]|2\d|3[01]))"
+    ),
     "14 March 2024": rf"{_ORDINAL_DAY}(?:[-/\s]|\s(?:of\s)?)?{_NAME}\.?,?[-/\s]?{_SHORT_YEAR}(?:[:\s]{_CLOCK})?",
     "14 March": rf"{_ORDINAL_DAY}\s{{1,2}}(?:of\s)?{_CLEAR_NAME}",
     "1Q24": rf"(?P<quarter>[1-4])Q{_QUARTER_OF}{_SHORT_YEAR}",
@@ -132,11 +136,10 @@ AFTER = r"(?![^\W_]|[.,:/]\d|\s?%)"
 
 # What a shape may begin with, where it is no digit: looked for first, because most words are no dates.
 _BEGINNINGS = {
-    "a": "pr ug", "b": "la ox", "c": "hi hr ol yb y2 y1 y'", "d": "ec iw", "e": "as le",
-    "f": "eb ir is ou ri y 1 2 3 4",
+    "a": "pr ug", "b": "la ox", "c": "hi hr ol yb y", "d": "ec iw", "e": "as le", "f": "eb ir is ou ri y 1 2 3 4",
     "g": "oo ol", "h": "1 2 al an", "i": "nd", "j": "an ul un", "l": "ab as un", "m": "ar ay em on", "n": "ew ex ov",
     "o": "ct", "p": "as re", "q": "1 2 3 4 ua", "r": "am os", "s": "at ec ep un up in", "t": "ha hi hu ue ri",
-    "v": "al et", "w": "ed 0 1 2 3 4 5", "y": "om e2 e1 e'",
+    "v": "al et", "w": "ed 0 1 2 3 4 5", "y": "om e",
 }  # fmt: skip
 START = r"['\u2019](?=\d[\ds])"  # where a date may begin beside letters and digits
 
@@ -179,7 +182,8 @@ def tells_when(text: str) -> bool:
 
     "10/07" may be a fraction.
     """
-    return bool(re.search(r"\d", named_by(text))) and not re.fullmatch(r"Q\d|\dQ|.{3}[- ]quarter|\d\d/\d\d", text)
+    named = named_by(text)
+    return bool(re.search(r"\d", named)) and not re.fullmatch(r"Q\d", named) and not re.fullmatch(r"\d\d/\d\d", text)
 
 
 def _read(found: re.Match[str]) -> str | None:

@@ -170,7 +170,7 @@ class EntityMap:
             return _identifying(*self._hides, priced=priced).sub(hidden, text)
 
     def heard(self, text: str) -> None:
-        """Take note of what a model wrote: an amount in it is on the view's scale, and stays when it is sent again."""
+        """Note what a model wrote: an amount in it is on the view's scale, and stays as it is when sent again."""
         if self._scale != 1:
             with self._lock:
                 for match in AMOUNTS.finditer(text):
