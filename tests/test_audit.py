@@ -6,6 +6,7 @@ import math
 import re
 import subprocess
 import sys
+from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from itertools import pairwise, product
@@ -337,6 +338,22 @@ def test_an_llm_that_draws_is_sampled_end_to_end_and_has_a_ci():
     page = card(told)
     assert "| again | masked |" in page
     assert "so much luck alone changes" in page
+
+
+@pytest.mark.parametrize(("options", "samples"), [({}, 1), ({"temperature": 1.0}, 3)])
+def test_a_model_on_this_machine_is_sampled_where_it_draws(options, samples):
+    def seat(task, model, **options):
+        return llm(task, model, **options)
+
+    @contextmanager
+    def shared(name, **options):
+        yield Drawing([], name), {}  # a model's settings end with the opening
+
+    seat.traits, seat.shared = llm.traits, shared
+    player = Player("llm:local/x", seat, "local/x", options)
+    told = audit(player, Plan(("tsla_main",), views=1, recalls=1, points=2, stretches=1, steps=1))
+    assert told["plan"]["samples"] == samples
+    assert ("again" in told["invariance"]["masked"]) is (samples > 1)
 
 
 def test_a_drawing_agent_is_sampled_and_another_is_not():

@@ -71,8 +71,8 @@ def audit(player: Player, plan: Plan, on_part: Callable[[str], None] = lambda pa
     """
     with player.opened() as opened:
         model: Model | None = opened.argument if hasattr(opened.argument, "complete") else None
-        drawn = opened.traits.uses_seed
-        samples, seeds = (plan.samples, plan.seeds) if drawn else (1, 1)
+        # Asked of the player as it was given: once it is opened, its model's settings are no options any more.
+        samples, seeds = (plan.samples, plan.seeds) if player.traits.uses_seed else (1, 1)
         told: dict[str, Any] = {
             "agent": player.name,
             "model": model.name if model else None,

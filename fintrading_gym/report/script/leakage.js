@@ -75,7 +75,7 @@ function auditPart(audit) {
     name,
     level,
     measured(one.pc),
-    one.ci === null ? "not stated" : measured(one.ci),
+    one.ci === null ? "unknown" : measured(one.ci),
     measured(one.ids),
   ];
   return [
