@@ -347,7 +347,7 @@ def test_a_model_on_this_machine_is_sampled_where_it_draws(options, samples):
 
     @contextmanager
     def shared(name, **options):
-        yield Drawing([], name), {}  # a model's settings end with the opening
+        yield Drawing([], name) if isinstance(name, str) else name, {}  # a model's settings end with the opening
 
     seat.traits, seat.shared = llm.traits, shared
     player = Player("llm:local/x", seat, "local/x", options)
