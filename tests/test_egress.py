@@ -49,6 +49,7 @@ def test_a_real_view_in_a_masked_run_is_found():
     ("text", "found"),
     [
         ("This looks like Tesla.", [("Company", "Tesla")]),
+        (r'{"why": "It fell.\nTesla, I think"}', [("Company", "Tesla")]),
         (
             "#TeslaStock or $tsla or TSLA230120C00250000",
             [("Company", t) for t in ("TeslaStock", "tsla", "TSLA230120C00250000")],
@@ -208,6 +209,9 @@ def test_the_command_searches_files_and_ends_with_1_where_it_finds_something(tmp
     assert f"{page}: line 2: company 'Apple'" in done.stdout
     assert "not to be published" in str(done.exception)
     assert "say with --cell what was played" in str(run("egress", page).exception)
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1\0\1Tesla")  # what is packed cannot be cleared
+    packed = run("egress", tmp_path / "rows.parquet", "--cell", "tsla_main")
+    assert "no text that can be searched; export it as CSV or JSONL" in str(packed.exception)
 
 
 def test_closes_on_lines_of_their_own_are_found_as_an_exported_table_has_them(tmp_path):

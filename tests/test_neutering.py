@@ -333,6 +333,7 @@ TOLD = r"(?:Company|Person|Product|Sector)-\d{3}|Date-\d{4}"
         ),
         ("https://x.com/TSLA/status/1?d=2022-10-07&y=2022", "https://x.com/C/status/1?d=D&y=D"),
         ("C.A. Smith (V.P.), Vitamin C; T.N.T., F.O.B.", "C.A. Smith (V.P.), Vitamin C; T.N.T., F.O.B."),
+        (r'{"a": "so\nTesla\t2022-10-07\u2014Musk\r\n$F"}', r'{"a": "so\nC\tD\u2014P\r\n$C"}'),
     ],
 )
 @pytest.mark.parametrize("exact", [False, True])
@@ -717,6 +718,12 @@ def test_a_price_is_known_by_its_currency_or_by_the_words_before_it(text, told, 
         text, keep_tokens=True
     )  # numbers without a currency may be scaled already
     assert door == (told if "$2" in text else text)
+
+
+def test_what_is_no_amount_on_the_way_there_is_none_on_the_way_back():
+    entity_map = EntityMap("TSLA", scale=17.0, exact=True)
+    for text in ("xUSD 5.00", "reclosed at 5.25", "EURO 5", r"a\nclosed at 5.25", "5$6 dollars", "_$5_"):
+        assert entity_map.restore(entity_map.neuter(text)) == text
 
 
 def test_amounts_of_any_length_come_back():

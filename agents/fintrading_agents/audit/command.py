@@ -106,7 +106,10 @@ def _of_board(path: Path) -> list[Leak]:
 
 
 def _leaks(path: Path, cell: str | None, identity: str) -> list[Leak]:
-    text = path.read_text(errors="replace")
+    content = path.read_bytes()
+    if b"\0" in content:
+        raise ValueError(f"{path} is no board and no text that can be searched; export it as CSV or JSONL")
+    text = content.decode(errors="replace")
     try:
         episode = json.loads(text)
     except ValueError:

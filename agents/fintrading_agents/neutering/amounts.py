@@ -3,6 +3,8 @@
 import re
 from collections.abc import Callable
 
+from fintrading_agents.neutering.tokens import BEGIN, any_case
+
 NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
 _DECIMAL = r"\d+(?:,\d{3})*\.\d+"
 _RANGE = rf"{NUMBER}(?:\s?[-\u2013\u2014]\s?{NUMBER}(?![-\u2013\u2014]?\d))?"
@@ -13,10 +15,16 @@ MONEY = (
     rf"|(?<![\w.,]){_RANGE}(?=\s?{_CURRENCY}(?![^\W_]))))"
     r"(?P<large>[-\s]?(?:thousand|million|billion|trillion|mln|mn|bn|tn|[KMBTkmb])(?![^\W_]))?"
 )
+# Words before a price; by their first letters, since most words are none.
+_CUES = {
+    "a": "sk verage", "b": "id", "c": "lose loses losed losing", "e": "ma nded", "f": "inished", "h": "igh ighs",
+    "l": "ow ows", "o": "pen pens pened pening", "p": "t rice rices riced ricing", "r": "esistance",
+    "s": "ma trike upport ettled", "t": "arget argets raded rades rading", "v": "wap",
+}  # fmt: skip
+_CUE = "|".join(f"{any_case(a)}(?:{'|'.join(map(any_case, rest.split()))})" for a, rest in _CUES.items())
 # A number with decimals, and no currency, behind a word that says it is a price.
 PRICED = (
-    r"(?P<cue>(?=[A-Za-z])(?i:clos(?:e[ds]?|ing)|opens?|opened|opening|trad(?:ed|es|ing)|prices?|priced|targets?|pt"
-    r"|highs?|lows?|bid|ask|strike|support|resistance|settled|ended|finished|average|sma|ema|vwap)(?![^\W_])[\"']?\s?[:=]?\s?"
+    rf"(?P<cue>(?:{_CUE})(?![^\W_])[\"']?\s?[:=]?\s?"
     r"(?i:(?:price|level|at|of|to|near|around|above|below|from|is|was|raised|lifted|cut|lowered)\s){0,3})"
     rf"(?P<bare>{_DECIMAL}(?:\s?[-\u2013\u2014]\s?{NUMBER}|\s(?:to|from|and|or|vs\.?)\s{_DECIMAL})?)"
     r"(?![\d-]|[.,]\d|\s?%|\s?(?:per\s?cent|points?|pts|bps|x|times|thousand|million"
@@ -24,11 +32,11 @@ PRICED = (
 )
 # Numbers that may look like a year and count something; and the days of the masked view.
 COUNT = (
-    rf"(?P<count>(?<![\w.,]){NUMBER}\s(?:shares|points|employees|people|workers|jobs|stores|units|basis|bps|percent)"
-    r"(?![^\W_])|Day\s\d{1,5}(?!\d))"
+    rf"(?P<count>(?=[\dD])(?:(?<![\w.,]){NUMBER}\s(?:shares|points|employees|people|workers|jobs|stores|units|basis|bps|percent)"
+    r"(?![^\W_])|Day\s\d{1,5}(?!\d)))"
 )
 
-AMOUNTS = re.compile(rf"(?<![^\W_]){MONEY}")
+AMOUNTS = re.compile(rf"(?=[$€£¥]|{BEGIN}\w){MONEY}")
 
 
 def with_prices(amount: str, change: Callable[[str], str]) -> str:

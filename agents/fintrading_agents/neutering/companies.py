@@ -181,7 +181,7 @@ def ticker_with_a_mark(tickers: str) -> str:
     agency = r"(?<=[(\[<])(?:TICKERS)(?=\.(?:N|O|OQ|K|A|P|L|DE|PA|T|HK|TO|SW)[)\]>,])"
     terminal = r"(?:TICKERS)(?=\sU[SNQW]\sEquity|:US(?![^\W_])|\sUS\))"
     ways = rf"(?P<mark>\$)(?P<cash>(?i:TICKERS))|(?P<where>{EXCHANGES}\s?:\s?)(?P<ticker>TICKERS)"
-    return rf"(?:{ways}|(?P<quoted>{agency}|{terminal}))(?![^\W_])".replace("TICKERS", tickers)
+    return rf"(?=[$A-Z])(?:{ways}|(?P<quoted>{agency}|{terminal}))(?![^\W_])".replace("TICKERS", tickers)
 
 
 def _spellings(alias: str, entity: Entity, begun: int) -> Iterable[str]:

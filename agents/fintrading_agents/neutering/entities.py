@@ -125,9 +125,10 @@ class EntityMap:
         token = tokens.pattern(exact, today is not None)
         prefixed = tuple(ticker for ticker in primary.tickers if ticker in table().prefixed)
         self._hides = more, prefixed, identity not in DATED, token
-        labels = [rf"(?<![^\W_]){DAY}"] if self._days and identity not in DATED else []
-        amounts = [MONEY, rf"(?<![^\W_]){PRICED}"] if self._scale != 1 else []
-        self._restoring = re.compile("|".join([token, *labels, *amounts]))
+        labels = [DAY] if self._days and identity not in DATED else []
+        amounts = [MONEY, PRICED] if self._scale != 1 else []
+        told = "|".join([token, *labels, *amounts])
+        self._restoring = re.compile(rf"(?=[$€£¥*_`]|{tokens.BEGIN}[^\W_])(?:{told})")
         for company in more:
             for alias in company.tickers + company.names + company.people + company.products:
                 if identity != "real" and not self.find(f"({alias}) ${alias}"):
@@ -327,7 +328,7 @@ def _identifying(
     beside = rf"(?:(?P<between>\s?[(\[<])(?P<own>{marked})(?=[)\]>]))?"
     who = rf"(?P<name>(?:{aliases}){GLUED})(?P<suffix>{SUFFIX})(?=(?:['\u2019]?s)?(?![^\W_])){beside}"
     when = dates.alternation() if dated else "(?!)"
-    start = rf"(?=[$€£¥]|(?<![^\W_])(?:[^\W_]|{dates.START}))"
+    start = rf"(?=[$€£¥]|{tokens.BEGIN}(?:[^\W_]|{dates.START}))"
     return re.compile(rf"{start}(?:(?P<token>{token})|{amount}|{who}|(?P<date>{when}))")
 
 

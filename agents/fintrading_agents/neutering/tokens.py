@@ -6,6 +6,9 @@ from functools import cache
 # Digits of a token's number. All tokens of a kind are equally long, so none is a prefix of another.
 WIDTHS = {"Company": 3, "Person": 3, "Product": 3, "Sector": 3, "Date": 4}
 OFFSET = 4  # digits of T-0005
+# Where a name, a date or a token may begin: behind no letter or digit, but for those that in JSON stand for a line
+# break and the like.
+BEGIN = r"(?:(?<![^\W_])|(?<=\\[nrtbf])|(?<=\\u[\da-fA-F]{4}))"
 FORM = 3  # digits of the last number in Company-001-002, which tells how the name was written
 
 
@@ -42,7 +45,7 @@ def pattern(forms: bool, relative: bool) -> str:
         relative: dates are told as days from today.
     """
     written = rf"(?:-(?P<form>\d{{{FORM}}})(?!\d))?" if forms else r"(?P<form>(?!))?"
-    return rf"(?<![^\W_])(?:{_NUMBERED}|{_RELATIVE if relative else '(?P<sign>(?!))(?P<offset>)'})(?!\d){written}"
+    return rf"{BEGIN}(?:{_NUMBERED}|{_RELATIVE if relative else '(?P<sign>(?!))(?P<offset>)'})(?!\d){written}"
 
 
 def read(found: re.Match[str]) -> str | None:
