@@ -160,6 +160,8 @@ def in_200(code, kind="error"):
         (in_200("server_error"), "server", 3),
         (error(400, "no", code=["a", "list"]), "bad_request", 1),
         (error(429, "no", code={"a": "dict"}), "rate_limit", 3),
+        (error(429, "see /account/billing", code="rate_limit_exceeded"), "rate_limit", 3),
+        (error(429, "see /account/billing"), "quota", 1),
     ],
 )
 def test_a_200_that_is_no_reply_is_a_failure_of_its_kind(answer, kind, attempts, settings):

@@ -202,6 +202,8 @@ def test_a_setting_that_changes_the_answers_makes_another_agent(tmp_path):
     assert made.row["agent"] == "verifiers:openai/gpt-4o-mini [temperature=0.5]"
     (made,) = read(written(tmp_path, copy(traces__0__agent__config__harness__id="bash")))
     assert made.row["agent"] == "verifiers:openai/gpt-4o-mini [harness=bash]"
+    (made,) = read(written(tmp_path, copy(traces__0__agent__config__harness__id="fintrading_eval")))
+    assert made.row["agent"] == "verifiers:openai/gpt-4o-mini"
     lost = copy(id="l", ok=False, traces=[], errors=[], task=REAL["traces"][0]["task"])
     tuned = copy(traces__0__agent__config__sampling={"temperature": 0.5})
     assert {one.row["agent"] for one in read(written(tmp_path, lost, tuned))} == {

@@ -171,7 +171,8 @@ def _player(trace: dict[str, Any] | None, row: Mapping[str, Any]) -> Player:
         return Player("", llm, options=options)
     config = trace["agent"]["config"]
     options |= {name: value for name, value in (config.get("sampling") or {}).items() if value is not None}
-    harness = (config.get("harness") or {}).get("id", PACKAGE)
+    # The package answers to both spellings, as verifiers reads an id.
+    harness = (config.get("harness") or {}).get("id", PACKAGE).replace("_", "-").lower()
     return Player(
         f"verifiers:{config['model']}", llm, options=options | ({} if harness == PACKAGE else {"harness": harness})
     )

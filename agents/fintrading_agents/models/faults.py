@@ -91,7 +91,11 @@ def of_status(
     told = told if isinstance(told, Mapping) else {"message": told}
     message, code, named = hide(str(told.get("message") or "")), str(told.get("code")), told.get("param")
     kind, parameter = BY_STATUS.get(status, "server" if status >= 500 else "bad_request"), None
-    if kind == "rate_limit" and (code in QUOTA or str(told.get("type")) in QUOTA or QUOTA_WORDS.search(message)):
+    # Limits that pass name billing too, as where to have them raised; they say so in the code, or for how long.
+    passing = code == "rate_limit_exceeded" or after is not None
+    if kind == "rate_limit" and (
+        {code, str(told.get("type"))} & QUOTA or (QUOTA_WORDS.search(message) and not passing)
+    ):
         kind = "quota"
     elif kind == "bad_request":
         if code == "context_length_exceeded" or CONTEXT.search(message):
