@@ -256,3 +256,12 @@ def test_a_model_is_not_told_whom_it_trades_unless_the_task_says_so():
         assert episode.identity == level
         assert ("NVDA" in prompts) is (level == "real")
         assert ("2023-01" in prompts) is (level in masking.DATED)
+
+
+def test_levels_have_the_names_that_papers_on_guards_give_them_too():
+    for alias, level in masking.ALIASES.items():
+        assert gym.make(ID, identity=alias).unwrapped.sight.identity == level
+        assert Task(identity=alias) == Task(identity=level)
+        episode = find_player("llm:scripted/momentum").play(Task(timesteps=1, identity=alias))
+        assert episode.identity == level  # as every row says it
+        assert gym.make_vec(ID, 2, identity=alias).games[0].sight.identity == level
