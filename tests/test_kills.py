@@ -171,8 +171,9 @@ def test_a_disk_that_fills_up_ends_the_run_in_one_line_and_it_goes_on_when_there
     out, err = finished(tmp_path, stub.url, *cache, code=1, preexec_fn=little_room)
     assert len(err.strip().splitlines()) == 1
     assert "of 6 episodes are finished: board.db cannot be written (disk I/O error); what was finished is in it" in err
-    assert "momentum" in out  # what was finished is shown
-    assert 0 < len(rows(tmp_path / "board.db")) < 6
+    finished_first = rows(tmp_path / "board.db")  # which they are depends on the threads
+    assert 0 < len(finished_first) < 6
+    assert all(row["agent"] in out for row in finished_first)
     finished(tmp_path, stub.url, *cache)
     assert exported(tmp_path) == exported(folder)
 
