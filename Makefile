@@ -7,12 +7,17 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TORCH := $(shell sed -n 's/^\(torch==[^ ]*+cpu\) .*/\1/p' constraints.txt)
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
-.PHONY: leaderboard test lint clean
+.PHONY: leaderboard board test lint clean
 
 leaderboard: .venv/.players
 	@if $(BIN)/fintrading models add smollm2; then also="--also llm:local/smollm2"; \
 	  else echo "Without its weights (see above) the small language model does not play."; fi; \
 	$(BIN)/fintrading leaderboard $$also
+
+# The board whose table is in the README: more than an hour on two cores, and called again it goes on.
+board: .venv/.players
+	$(BIN)/fintrading models add smollm2
+	$(BIN)/python benchmarks/reference_board.py --readme
 
 test: lint
 	@$(BIN)/fintrading models add smollm2 || echo "Without its weights (see above) the tests of the small model are skipped."
