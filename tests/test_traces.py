@@ -234,17 +234,47 @@ def test_calls_that_are_not_in_the_trace_are_an_error_that_names_the_line(tmp_pa
     [
         ("", "--help"),
         ("--help", "fintrading-eval --help --no-push"),
+        ("--no-serve", "--help"),
         ("-m a/b --no-serve -n 1", "fintrading-eval -m a/b -n 1 --no-push"),
-        ("-m a/b --run-name smoke", "fintrading-eval -m a/b --run.name smoke --no-push"),
-        ("-m a/b --run-name=smoke", "fintrading-eval -m a/b --run.name=smoke --no-push"),
+        ("--no-serve fintrading_eval -m a/b", "fintrading_eval -m a/b --no-push"),
         ("fintrading_eval -m a/b --no-push", "fintrading_eval -m a/b --no-push"),
         ("-m a/b --env.taskset.id fintrading-eval --push", "-m a/b --env.taskset.id fintrading-eval --push"),
         ("--env.taskset.identity real --push", "fintrading-eval --env.taskset.identity real --push"),
         ("@ run.toml", "@ run.toml --no-push"),
+        ("-m a/b --run-name", "fintrading-eval -m a/b --run.name --no-push"),  # vf-eval says that it wants a value
+        # What is in no table, and what is no value of a switch, is told as it was written.
+        ("-m a/b --save-all_of it=x", "fintrading-eval -m a/b --save-all_of it=x --no-push"),
+        ("-m a/b --no-push=perhaps", "fintrading-eval -m a/b --no-push=perhaps --no-push"),
+        ("-m a/b --rich.show-logs", "fintrading-eval -m a/b --rich.show-logs --no-push"),
+        ("-m a/b --run.dir true --push", "fintrading-eval -m a/b --run.dir true --push"),
+        ("-m a/b --push -n 1 --no-push", "fintrading-eval -m a/b --push -n 1 --no-push"),  # the last one holds
     ],
 )
 def test_the_arguments_of_vf_eval_are_made_of_both_spellings(given, made):
     assert command.arguments(given.split()) == made.split()
+
+
+@pytest.mark.parametrize("spelling", ["--run-name X", "--run_name X", "--run.name X"])
+def test_a_flag_with_a_value_has_one_meaning_in_every_spelling(spelling):
+    flag, value = spelling.split()
+    start, end = ["fintrading-eval", "-m", "a/b"], ["--no-push"]
+    assert command.arguments(["-m", "a/b", flag, value]) == [*start, "--run.name", "X", *end]
+    assert command.arguments(["-m", "a/b", f"{flag}={value}"]) == [*start, "--run.name=X", *end]
+    assert command.arguments(["-m", "a/b", f"{flag}=a=b c"]) == [*start, "--run.name=a=b c", *end]
+
+
+@pytest.mark.parametrize("name", command.SWITCHES)
+@pytest.mark.parametrize("on", [True, False])
+def test_a_switch_has_one_meaning_in_every_spelling(name, on):
+    (yes, no), dash = ("true", "false") if on else ("false", "true"), "--no"
+    spellings = [f"--{name} {yes}", f"--{name}={yes}", f"--{name}={yes.upper()}", f"--{name} {int(on)}"]
+    spellings += [f"{dash}{sign}{name}{mid}{no}" for sign in "-_" for mid in " ="]
+    spellings += [f"--{name}"] if on else [f"{dash}-{name}", f"{dash}_{name}"]
+    told = command.SWITCHES[name][0 if on else 1]
+    for spelling in spellings:
+        made = command.arguments(["-m", "a/b", *spelling.split(), "-n", "1"])
+        pushed = [] if name == "push" else ["--no-push"]
+        assert made == ["fintrading-eval", "-m", "a/b", *([told] if told else []), "-n", "1", *pushed], spelling
 
 
 @pytest.mark.skipif(find_spec("verifiers") is not None, reason="verifiers is installed here")
