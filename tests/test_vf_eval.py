@@ -136,7 +136,7 @@ def test_an_episode_is_the_llm_seats_byte_for_byte(programs, tmp_path):
     }
     # On a board it has the steps and calls of the seat, too.
     with writing(tmp_path / "board.db", {}) as board:
-        assert [keep(board, read(tmp_path / "outputs/twelve/traces.jsonl")) for _ in range(2)] == [12, 0]
+        assert [keep(board, read(tmp_path / "outputs/twelve/traces.jsonl")) for _ in range(2)] == [(12, []), (0, [])]
     stored = {(one.row["cell"], one.row["persona"]): one for one in board_episodes(tmp_path / "board.db")}
     for task, episode in zip(tasks, played, strict=True):
         one = stored[task.cell, task.persona]
