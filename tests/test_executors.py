@@ -164,16 +164,16 @@ def test_what_does_not_go_together_is_told_in_one_line(asked, told):
 
 def test_an_address_of_the_environment_is_refused_as_a_given_one(monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "ray://10.0.0.1:10001")
-    with pytest.raises(ValueError, match="through ray://10.0.0.1:10001"):
+    with pytest.raises(ValueError, match=r"through ray://10\.0\.0\.1:10001"):
         find_executor("ray")
 
 
 def test_where_no_ray_is_the_addresses_that_work_are_told_at_once():
     pytest.importorskip("ray")
     begun = time.monotonic()
-    with pytest.raises(ValueError, match=r"^No Ray at 127.0.0.1:1: Connection.*; give HOST:PORT or auto on a machine"):
-        with find_executor("ray", ray_address="127.0.0.1:1").opened():
-            pass
+    told = r"^No Ray at 127.0.0.1:1: Connection.*; give HOST:PORT or auto on a machine"
+    with pytest.raises(ValueError, match=told), find_executor("ray", ray_address="127.0.0.1:1").opened():
+        pass
     assert time.monotonic() - begun < 10
 
 
