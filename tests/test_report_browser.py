@@ -86,14 +86,16 @@ def folder(tmp_path_factory):
     players += [talker(HOSTILE_AGENT, hostile=HOSTILE, reasoning=200), broken]
     tasks = [*TASKS, Task("tsla_main", timesteps=12, world="mirror")]
     filled(folder / "board.db", players, tasks)
-    rate = {"share": 0.9, "low": 0.8, "high": 0.95, "chance": 0.1, "n": 40}
+    rate = {"share": 0.9, "low": 0.8, "high": 0.95, "chance": 0.1, "p": 0.0005, "n": 40}
+    sure, alone = {"mean": 0.52, "low": 0.3, "high": 0.74, "n": 24}, {"mean": -0.04, "low": None, "high": None, "n": 1}
     audit = AUDIT | {
         "verdict": "memory",
         "sentence": "Much of it may be <b>memory</b>.",
         "plan": {"cutoff": "2023-10-01"},
         "identification": {"masked": {"ticker": rate}},
-        "recall": {"close_1pct": rate | {"chance": None}},
+        "recall": {"close_1pct": rate | {"chance": None, "p": None}, "direction": rate | {"p": 0.0425}},
         "invariance": {"real": {"mirror": {"pc": {"mean": 0.9, "low": 0.8, "high": 1.0}, "ci": None, "ids": 0.1}}},
+        "foresight": {"real": {"real": sure, "others": alone, "difference": sure}},
     }
     (folder / "audit.json").write_text(json.dumps(audit))
     done = run(folder / "board.db", "--audit", folder / "audit.json")
@@ -399,7 +401,11 @@ def test_the_leakage_card_has_guard_level_leaks_and_the_audit(page):
     assert "leaks found in its texts0" in cards[0]
     assert "its knowledge ends2023-10-01" in cards[0]
     assert "Audit: memory. Much of it may be <b>memory</b>." in cards[0]
-    assert "recalls a close within 1 %90 %80 %..95 %unknown" in cards[0]
+    assert "names the ticker (masked)90 %80 %..95 %10 %< 0.001" in cards[0]
+    assert "recalls a close within 1 %90 %80 %..95 %unknownunknown" in cards[0]
+    assert "recalls the next day's direction90 %80 %..95 %10 %0.043" in cards[0]  # of a p of 0.0425
+    assert "real0.52 (0.30..0.74)\N{MINUS SIGN}0.040.52 (0.30..0.74)" in cards[0]
+    assert "p: how often luck alone" in cards[0]
     assert any("Not audited" in card for card in page.texts("#leakage .card"))
     assert "For human readers" in page.one(".notice").text
 

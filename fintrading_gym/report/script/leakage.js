@@ -8,6 +8,9 @@ const RECALLED = {
 const MEMORY_SAYS =
   "A model that recognises the company and the month may recall the path instead of reading it. Masking reduces that " +
   "and proves nothing; an audit measures what is left.";
+const AUDIT_SAYS =
+  "p: how often luck alone names or recalls so many; they are not corrected for their number. Foresight: 1 where " +
+  "every buy and sell comes true, 0 by luck; more of it in the real world than on paths that never were is memory.";
 const WORLDS_SAY =
   "Mean scores. Prices of a counterfactual world never were: what an agent scores only in the real one may be " +
   "memory, or luck.";
@@ -64,12 +67,14 @@ function auditPart(audit) {
   const worlds = Object.entries(audit.invariance).flatMap(([level, its]) =>
     Object.entries(its).map(([name, one]) => [name, level, one]),
   );
+  const foresight = Object.entries(audit.foresight ?? {});
   const gap = audit.gap.score;
   const rateRow = ([name, rate]) => [
     name,
     percent(rate.share),
     `${percent(rate.low)}..${percent(rate.high)}`,
     rate.chance === null ? "unknown" : percent(rate.chance),
+    probability(rate.p),
   ];
   const worldRow = ([name, level, one]) => [
     name,
@@ -89,7 +94,7 @@ function auditPart(audit) {
       scrollingTable(
         "What it named and recalled",
         "",
-        ["named or recalled", "right", "95 % interval", "chance"],
+        ["named or recalled", "right", "95 % interval", "chance", "p"],
         rates.map(rateRow),
       ),
     worlds.length > 0 &&
@@ -99,6 +104,13 @@ function auditPart(audit) {
         ["in another world", "shown", "same decisions", "same confidence", "distance"],
         worlds.map(worldRow),
       ),
+    foresight.length > 0 &&
+      scrollingTable(
+        "What it foresaw",
+        "",
+        ["foresight, shown", "real world", "other paths", "difference"],
+        foresight.map(([level, one]) => [level, measured(one.real), measured(one.others), measured(one.difference)]),
+      ),
     gap &&
       scrollingTable(
         "Masked and real",
@@ -106,6 +118,7 @@ function auditPart(audit) {
         ["", "shown", "hidden", "difference"],
         [["score", measured(gap.real), measured(gap.hidden), measured(gap.difference)]],
       ),
+    hint(AUDIT_SAYS),
   ];
 }
 
