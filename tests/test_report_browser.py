@@ -250,6 +250,7 @@ def test_headings_sort_by_click_and_by_key_and_say_so(page, folder):
 
 
 def test_filters_show_the_means_of_their_episodes_and_no_ranks(page, folder):
+    assert page.one("#board-table caption").text.startswith("Agents sorted by rank.")
     page.choose("filters", "cell", "tsla_main")
     page.choose("filters", "persona", "risk_averse")
     chosen = [row for row in rows(folder / "board.db") if (row["world"], row["cell"]) == ("real", "tsla_main")]
@@ -257,6 +258,7 @@ def test_filters_show_the_means_of_their_episodes_and_no_ranks(page, folder):
     shown = dict(zip(page.agents(), page.texts("#board-table .c-score b"), strict=False))
     assert shown == {row["agent"]: f"{row['score']:.3f}" for row in chosen}
     assert set(page.texts("#board-table td.c-rank")) == {"\u00b7"}
+    assert page.one("#board-table caption").text.startswith("Agents sorted by score.")
     assert "A part of the board: 7 of " in page.one("#part").text
     page.choose("filters", "identity", "masked")
     assert set(page.agents()) == {HOSTILE_AGENT, COMMITTEE}

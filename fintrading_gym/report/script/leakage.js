@@ -17,7 +17,8 @@ const WORLDS_SAY =
 
 function showLeakage() {
   const real = board.worlds[0].parts[0].standings;
-  const asking = board.agents.filter((agent) => agent.facts.model || auditOf(agent));
+  const audited = board.agents.filter((agent) => auditOf(agent));
+  const asking = [...audited, ...board.agents.filter((agent) => agent.facts.model && !auditOf(agent))];
   const cards = asking.map((agent) =>
     card(
       agent,
@@ -53,11 +54,11 @@ function card(agent, s) {
     make("h3", {}, breakable(agent.name)),
     model && !agent.name.includes(model) && make("p", { class: "model" }, model),
     list,
-    audit ? auditPart(audit) : hint("Not audited: what of its score is memory is unknown."),
+    ...(audit ? auditParts(audit) : [hint("Not audited: what of its score is memory is unknown.")]),
   );
 }
 
-function auditPart(audit) {
+function auditParts(audit) {
   const levels = Object.entries(audit.identification ?? {});
   const named = levels.flatMap(([level, part]) =>
     ["ticker", "sector", "date"].map((what) => [`names the ${what} (${level})`, part[what]]),
@@ -83,6 +84,21 @@ function auditPart(audit) {
     one.ci === null ? "unknown" : measured(one.ci),
     measured(one.ids),
   ];
+  const foresightRow = ([level, one]) => [level, measured(one.real), measured(one.others), measured(one.difference)];
+  const tables = [
+    ["What it named and recalled", ["named or recalled", "right", "95 % interval", "chance", "p"], rates.map(rateRow)],
+    [
+      "Its decisions in other worlds",
+      ["in another world", "shown", "same decisions", "same confidence", "distance"],
+      worlds.map(worldRow),
+    ],
+    ["What it foresaw", ["foresight, shown", "real world", "other paths", "difference"], foresight.map(foresightRow)],
+    [
+      "Masked and real",
+      ["", "shown", "hidden", "difference"],
+      gap ? [["score", measured(gap.real), measured(gap.hidden), measured(gap.difference)]] : [],
+    ],
+  ];
   return [
     make(
       "p",
@@ -90,34 +106,11 @@ function auditPart(audit) {
       make("b", {}, `Audit: ${audit.verdict}. `),
       audit.sentence,
     ),
-    rates.length > 0 &&
-      scrollingTable(
-        "What it named and recalled",
-        "",
-        ["named or recalled", "right", "95 % interval", "chance", "p"],
-        rates.map(rateRow),
-      ),
-    worlds.length > 0 &&
-      scrollingTable(
-        "Its decisions in other worlds",
-        "",
-        ["in another world", "shown", "same decisions", "same confidence", "distance"],
-        worlds.map(worldRow),
-      ),
-    foresight.length > 0 &&
-      scrollingTable(
-        "What it foresaw",
-        "",
-        ["foresight, shown", "real world", "other paths", "difference"],
-        foresight.map(([level, one]) => [level, measured(one.real), measured(one.others), measured(one.difference)]),
-      ),
-    gap &&
-      scrollingTable(
-        "Masked and real",
-        "",
-        ["", "shown", "hidden", "difference"],
-        [["score", measured(gap.real), measured(gap.hidden), measured(gap.difference)]],
-      ),
+    make(
+      "div",
+      { class: "audit" },
+      tables.map(([label, heads, rows]) => rows.length > 0 && scrollingTable(label, "", heads, rows)),
+    ),
     hint(AUDIT_SAYS),
   ];
 }
