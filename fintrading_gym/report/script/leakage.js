@@ -59,45 +59,19 @@ function card(agent, s) {
 }
 
 function auditParts(audit) {
-  const levels = Object.entries(audit.identification ?? {});
-  const named = levels.flatMap(([level, part]) =>
-    ["ticker", "sector", "date"].map((what) => [`names the ${what} (${level})`, part[what]]),
-  );
-  const recalled = Object.entries(RECALLED).map(([name, says]) => [says, audit.recall?.[name]]);
-  const rates = [...named, ...recalled].filter(([, rate]) => rate);
-  const worlds = Object.entries(audit.invariance).flatMap(([level, its]) =>
-    Object.entries(its).map(([name, one]) => [name, level, one]),
-  );
-  const foresight = Object.entries(audit.foresight ?? {});
-  const gap = audit.gap.score;
-  const rateRow = ([name, rate]) => [
-    name,
-    percent(rate.share),
-    `${percent(rate.low)}..${percent(rate.high)}`,
-    rate.chance === null ? "unknown" : percent(rate.chance),
-    probability(rate.p),
-  ];
-  const worldRow = ([name, level, one]) => [
-    name,
-    level,
-    measured(one.pc),
-    one.ci === null ? "unknown" : measured(one.ci),
-    measured(one.ids),
-  ];
-  const foresightRow = ([level, one]) => [level, measured(one.real), measured(one.others), measured(one.difference)];
   const tables = [
-    ["What it named and recalled", ["named or recalled", "right", "95 % interval", "chance", "p"], rates.map(rateRow)],
+    [
+      "What it named and recalled",
+      ["named or recalled", "right", "95 % interval", "chance", "p"],
+      namedAndRecalled(audit),
+    ],
     [
       "Its decisions in other worlds",
       ["in another world", "shown", "same decisions", "same confidence", "distance"],
-      worlds.map(worldRow),
+      invariances(audit),
     ],
-    ["What it foresaw", ["foresight, shown", "real world", "other paths", "difference"], foresight.map(foresightRow)],
-    [
-      "Masked and real",
-      ["", "shown", "hidden", "difference"],
-      gap ? [["score", measured(gap.real), measured(gap.hidden), measured(gap.difference)]] : [],
-    ],
+    ["What it foresaw", ["foresight, shown", "real world", "other paths", "difference"], foresights(audit)],
+    ["Masked and real", ["", "shown", "hidden", "difference"], gaps(audit)],
   ];
   return [
     make(
@@ -113,6 +87,47 @@ function auditParts(audit) {
     ),
     hint(AUDIT_SAYS),
   ];
+}
+
+function namedAndRecalled(audit) {
+  const named = Object.entries(audit.identification ?? {}).flatMap(([level, part]) =>
+    ["ticker", "sector", "date"].map((what) => [`names the ${what} (${level})`, part[what]]),
+  );
+  const recalled = Object.entries(RECALLED).map(([name, says]) => [says, audit.recall?.[name]]);
+  return [...named, ...recalled]
+    .filter(([, rate]) => rate)
+    .map(([name, rate]) => [
+      name,
+      percent(rate.share),
+      `${percent(rate.low)}..${percent(rate.high)}`,
+      rate.chance === null ? "unknown" : percent(rate.chance),
+      probability(rate.p),
+    ]);
+}
+
+function invariances(audit) {
+  return Object.entries(audit.invariance).flatMap(([level, worlds]) =>
+    Object.entries(worlds).map(([name, one]) => [
+      name,
+      level,
+      measured(one.pc),
+      one.ci === null ? "unknown" : measured(one.ci),
+      measured(one.ids),
+    ]),
+  );
+}
+
+// An audit made before foresight was measured has none.
+function foresights(audit) {
+  return Object.entries(audit.foresight ?? {}).map(([level, one]) => [
+    level,
+    ...["real", "others", "difference"].map((part) => measured(one[part])),
+  ]);
+}
+
+function gaps(audit) {
+  const gap = audit.gap.score;
+  return gap ? [["score", measured(gap.real), measured(gap.hidden), measured(gap.difference)]] : [];
 }
 
 // A number of an audit, which may be a mean with an interval.
