@@ -269,6 +269,15 @@ def test_filters_show_the_means_of_their_episodes_and_no_ranks(page, folder):
     assert "No agent's name has \u201cCOMMITx\u201d" in page.one("#part").text
 
 
+def test_no_filter_lies_on_another(page):
+    places = "[...document.querySelectorAll('#filters select, #filters input')].map((e) => e.getBoundingClientRect())"
+    boxes = page.value(f"{places}.map(({{ left, right, top, bottom }}) => [left, right, top, bottom])")
+    assert len(boxes) == 5
+    for k, (left, right, top, bottom) in enumerate(boxes):
+        for other in boxes[k + 1 :]:
+            assert right <= other[0] or other[1] <= left or bottom <= other[2] or other[3] <= top
+
+
 def test_a_counterfactual_world_is_a_board_of_its_own(page):
     page.choose("filters", "world", "mirror")
     assert page.value("new URLSearchParams(location.hash.slice(1)).get('world')") == "mirror"
