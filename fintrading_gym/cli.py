@@ -219,7 +219,7 @@ def leaderboard(
     ] = False,
     executor: Annotated[str, typer.Option(help=f"What plays agents that compute: {', '.join(EXECUTORS)}.")] = PROCESSES,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; else one a core where that pays.")] = None,
-    ray_address: Annotated[str | None, typer.Option(help="Of a Ray cluster; else Ray runs on this machine.")] = None,
+    ray_address: Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster; else Ray runs here.")] = None,
     csv_file: Annotated[str | None, typer.Option("--csv", help="Write a row an episode to this file.")] = None,
     json_file: Annotated[str | None, typer.Option("--json", help="The same as JSON.")] = None,
     **model_flags: Any,

@@ -33,7 +33,7 @@ class Comparison:
     pair: str  # "episodes" (on some tasks at least) or "windows"
     pairs: int
     difference: float  # mean of the pairs' differences in score
-    interval: Interval | None  # of it, Student's over the pairs, not corrected for the other comparisons
+    interval: Interval | None  # of it, Student's over the pairs within -1..1, not corrected for the others
     improvement: float  # probability that an episode of `better` beats one of `worse` on the same task
     improvement_interval: Interval | None
     windows: int  # that are independent: those of one ticker that share days count once
@@ -129,7 +129,7 @@ def _compare(a: Played, b: Played, resamples: int) -> Comparison:
         pair=pair,
         pairs=len(differences),
         difference=float(differences.mean()),
-        interval=_interval(inference.t_interval(differences)),
+        interval=_interval(_bounded(inference.t_interval(differences))),
         improvement=float(np.mean([share for _, share in wins] if episodes else wins_by_window)),
         improvement_interval=_interval(ends),
         windows=len(gap_by_window),
@@ -173,6 +173,11 @@ def open_ranks(s: Standing, comparisons: Sequence[Comparison], ranked: int) -> t
     better = sum(c.significant and c.worse == s.agent for c in comparisons)
     worse = sum(c.significant and c.better == s.agent for c in comparisons)
     return 1 + better, ranked - worse
+
+
+def _bounded(ends: tuple[float, float] | None) -> tuple[float, float] | None:
+    """Within what a difference of two scores can be: few pairs say nothing, and no more than that."""
+    return ends and (max(ends[0], -1.0), min(ends[1], 1.0))
 
 
 def _interval(ends: tuple[float, float] | None) -> Interval | None:

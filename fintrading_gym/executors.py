@@ -31,6 +31,9 @@ PROCESSES, RAY = EXECUTORS = ("processes", "ray")
 TRIES = 3  # of an episode whose process dies
 PATIENCE = 5.0  # seconds: a process takes one to start, so a board that is over sooner is played without
 IN_FLIGHT = 256  # episodes given to Ray at a time: more than a cluster has cores, so that one that can grow does
+ADDRESSES = (
+    "give HOST:PORT or auto on a machine of the cluster; from elsewhere, ray job submit brings the command there"
+)
 POLL = 0.5  # seconds between two looks at whether Ray's answer is still wanted
 
 Submit = Callable[[Player, Task], Future[Played]]
@@ -43,7 +46,8 @@ def find_executor(name: str, workers: int | None = None, ray_address: str | None
     Args:
         name: of EXECUTORS.
         workers: processes, on this machine; None: as many as it has cores, where they pay.
-        ray_address: of a cluster; None: `RAY_ADDRESS`, else Ray is started on this machine.
+        ray_address: of a cluster that this machine is of, HOST:PORT or auto; None: `RAY_ADDRESS`, else Ray is started
+            on this machine.
 
     Raises:
         MissingExtra: Ray is not installed.
@@ -51,6 +55,10 @@ def find_executor(name: str, workers: int | None = None, ray_address: str | None
     """
     lookup("executor", name, dict.fromkeys(EXECUTORS))
     if name == RAY:
+        if "://" in _address(ray_address):
+            # Of Ray Client, whose server did not start 2 of 5 times (2.60), and whose runs end with its connection; or
+            # of a cluster's jobs, which RAY_ADDRESS may name, too.
+            raise ValueError(f"Nothing is played through {_address(ray_address)}; {ADDRESSES}")
         if workers and _address(ray_address) != "local":
             raise ValueError(f"--workers {workers} is for this machine; a cluster at an address has its own")
         _ray()
@@ -135,7 +143,7 @@ def on_ray(workers: int | None = None, address: str | None = None) -> Iterator[S
             _reach(_address(address))
             ray.init(_address(address), num_cpus=workers, **quiet)
         except (OSError, RuntimeError, ValueError) as fault:
-            raise ValueError(f"No Ray at {_address(address)}: {one_line(fault)}") from fault
+            raise ValueError(f"No Ray at {_address(address)}: {one_line(fault)}; {ADDRESSES}") from fault
     task = ray.remote(num_cpus=1, max_retries=TRIES - 1)(_play)
     errors = ray.exceptions
     died = (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError)
@@ -176,7 +184,7 @@ def _ray() -> Any:
 
 def _reach(address: str) -> None:
     """Raise OSError where nobody listens; Ray itself tries for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
+    host, _, port = address.rpartition(":")
     if port.isdecimal():
         socket.create_connection((host, int(port)), timeout=5).close()
 

@@ -17,7 +17,7 @@ CREATE TABLE episodes (             -- one agent on one task
   key     TEXT NOT NULL UNIQUE,     -- sha256 of recipe
   recipe  TEXT NOT NULL,            -- JSON: all that makes the episode what it is
   run     INTEGER NOT NULL REFERENCES runs,
-  aside   INTEGER REFERENCES runs,  -- NULL: it is on the board; else the run that played another agent of that name
+  aside   INTEGER REFERENCES runs,  -- NULL: it is on the board; else the run that set it aside
   agent   TEXT NOT NULL,
   world   TEXT NOT NULL,
   cell    TEXT NOT NULL,

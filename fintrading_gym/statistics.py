@@ -85,10 +85,12 @@ def in_words(found: Statistics) -> list[str]:
     if tested:
         several = f"{len(differ) or 'None'} of the tested pairs of agents, {len(tested)}, differ"
         said.append(f"{several} by more than chance (Wilcoxon's signed rank, corrected for their number by Holm)")
+    elif untested:
+        said.append("No agent is shown to be better than another")
     if untested:
         left = f"{untested} pairs of agents are" if untested > 1 else "One pair of agents is"
         said.append(
-            f"{left} not tested: it takes {FEWEST_PAIRS} meetings, and who plays each task once has one a window"
+            f"{left} not tested: it takes {FEWEST_PAIRS} windows, or as many seeds where both play anew at each seed"
         )
     first = [s.agent for s in found.standings if s.rank == 1]
     behind = {c.worse for c in differ if c.better in first}

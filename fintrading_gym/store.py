@@ -90,6 +90,17 @@ class Store:
         with _readable(self.path):
             return _finished(self._db)
 
+    def aside(self) -> set[str]:
+        """The keys of the episodes that are in the file, and not on the board."""
+        with _readable(self.path):
+            return {key for (key,) in self._db.execute("SELECT key FROM episodes WHERE aside IS NOT NULL")}
+
+    def set_aside(self, keys: Iterable[str]) -> None:
+        """Take the episodes of these keys off the board; they stay in the file."""
+        with self._changing():
+            moved = "UPDATE episodes SET aside = ? WHERE key = ? AND aside IS NULL"
+            self._db.executemany(moved, [(self._run, key) for key in keys])
+
     def add(self, recipe: Mapping[str, Any], row: Row, episode: Episode) -> None:
         """Write an episode, in the place of an earlier one of the same recipe.
 

@@ -149,12 +149,32 @@ def test_one_worker_is_the_callers_process_and_a_board_that_is_short_is_too():
         (("proceses",), r"No executor 'proceses'; there are \['processes', 'ray'\]. Did you mean 'processes'"),
         (("processes", None, "10.0.0.1:6379"), "--ray-address 10.0.0.1:6379 is for --executor ray"),
         (("ray", 3, "10.0.0.1:6379"), "--workers 3 is for this machine"),
+        (
+            ("ray", None, "ray://10.0.0.1:10001"),
+            "^Nothing is played through ray://10.0.0.1:10001; give HOST:PORT or auto",
+        ),
+        (("ray", None, "http://10.0.0.1:8265"), "through http://10.0.0.1:8265; .* ray job submit brings the command"),
     ],
 )
 def test_what_does_not_go_together_is_told_in_one_line(asked, told):
     with pytest.raises(ValueError, match=told) as refused:
         find_executor(*asked)
     assert "\n" not in str(refused.value)
+
+
+def test_an_address_of_the_environment_is_refused_as_a_given_one(monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "ray://10.0.0.1:10001")
+    with pytest.raises(ValueError, match=r"through ray://10\.0\.0\.1:10001"):
+        find_executor("ray")
+
+
+def test_where_no_ray_is_the_addresses_that_work_are_told_at_once():
+    pytest.importorskip("ray")
+    begun = time.monotonic()
+    told = r"^No Ray at 127.0.0.1:1: Connection.*; give HOST:PORT or auto on a machine"
+    with pytest.raises(ValueError, match=told), find_executor("ray", ray_address="127.0.0.1:1").opened():
+        pass
+    assert time.monotonic() - begun < 10
 
 
 def test_an_executor_that_is_not_installed_is_told_with_the_line_that_installs_it(monkeypatch):

@@ -65,7 +65,7 @@ def test_the_commands_take_a_model_from_its_address_to_a_board_that_is_verified(
 def _queries_are_answered():
     connection = sqlite3.connect("board.db")
     agents = {row["agent"] for row in rows(Path("board.db"))}
-    means, worst, used = (connection.execute(query) for query in SQL[1:])
+    means, worst, used = (connection.execute(query) for query in SQL[1:4])
     assert [column[0] for column in means.description] == ["agent", "episodes", "score"]
     means = means.fetchall()
     assert {agent for agent, *_ in means} == agents
@@ -76,6 +76,9 @@ def _queries_are_answered():
     used = {agent: (calls, tokens, usd) for agent, calls, tokens, _, usd, _ in used.fetchall()}
     (asking,) = [agent for agent in used if agent.startswith("llm:")]
     assert used[asking] == (9, 9 * 120, pytest.approx(9 * (120 * 0.15 + 8 * 0.6) / 1e6, abs=1e-4))
+    with connection:
+        assert connection.execute(SQL[4]).rowcount == 1
+    assert {row["agent"] for row in rows(Path("board.db"))} == agents - {"verifiers:openai/gpt-4o-mini"}
 
 
 def test_the_schema_of_the_page_is_that_of_the_files():

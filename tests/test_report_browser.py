@@ -86,14 +86,16 @@ def folder(tmp_path_factory):
     players += [talker(HOSTILE_AGENT, hostile=HOSTILE, reasoning=200), broken]
     tasks = [*TASKS, Task("tsla_main", timesteps=12, world="mirror")]
     filled(folder / "board.db", players, tasks)
-    rate = {"share": 0.9, "low": 0.8, "high": 0.95, "chance": 0.1, "n": 40}
+    rate = {"share": 0.9, "low": 0.8, "high": 0.95, "chance": 0.1, "p": 0.0005, "n": 40}
+    sure, alone = {"mean": 0.52, "low": 0.3, "high": 0.74, "n": 24}, {"mean": -0.04, "low": None, "high": None, "n": 1}
     audit = AUDIT | {
         "verdict": "memory",
         "sentence": "Much of it may be <b>memory</b>.",
         "plan": {"cutoff": "2023-10-01"},
         "identification": {"masked": {"ticker": rate}},
-        "recall": {"close_1pct": rate | {"chance": None}},
+        "recall": {"close_1pct": rate | {"chance": None, "p": None}, "direction": rate | {"p": 0.0425}},
         "invariance": {"real": {"mirror": {"pc": {"mean": 0.9, "low": 0.8, "high": 1.0}, "ci": None, "ids": 0.1}}},
+        "foresight": {"real": {"real": sure, "others": alone, "difference": sure}},
     }
     (folder / "audit.json").write_text(json.dumps(audit))
     done = run(folder / "board.db", "--audit", folder / "audit.json")
@@ -248,6 +250,7 @@ def test_headings_sort_by_click_and_by_key_and_say_so(page, folder):
 
 
 def test_filters_show_the_means_of_their_episodes_and_no_ranks(page, folder):
+    assert page.one("#board-table caption").text.startswith("Agents sorted by rank.")
     page.choose("filters", "cell", "tsla_main")
     page.choose("filters", "persona", "risk_averse")
     chosen = [row for row in rows(folder / "board.db") if (row["world"], row["cell"]) == ("real", "tsla_main")]
@@ -255,6 +258,7 @@ def test_filters_show_the_means_of_their_episodes_and_no_ranks(page, folder):
     shown = dict(zip(page.agents(), page.texts("#board-table .c-score b"), strict=False))
     assert shown == {row["agent"]: f"{row['score']:.3f}" for row in chosen}
     assert set(page.texts("#board-table td.c-rank")) == {"\u00b7"}
+    assert page.one("#board-table caption").text.startswith("Agents sorted by score.")
     assert "A part of the board: 7 of " in page.one("#part").text
     page.choose("filters", "identity", "masked")
     assert set(page.agents()) == {HOSTILE_AGENT, COMMITTEE}
@@ -263,6 +267,15 @@ def test_filters_show_the_means_of_their_episodes_and_no_ranks(page, folder):
     page.one("#filters [name=find]").send_keys("x")
     assert page.agents() == []
     assert "No agent's name has \u201cCOMMITx\u201d" in page.one("#part").text
+
+
+def test_no_filter_lies_on_another(page):
+    places = "[...document.querySelectorAll('#filters select, #filters input')].map((e) => e.getBoundingClientRect())"
+    boxes = page.value(f"{places}.map(({{ left, right, top, bottom }}) => [left, right, top, bottom])")
+    assert len(boxes) == 5
+    for k, (left, right, top, bottom) in enumerate(boxes):
+        for other in boxes[k + 1 :]:
+            assert right <= other[0] or other[1] <= left or bottom <= other[2] or other[3] <= top
 
 
 def test_a_counterfactual_world_is_a_board_of_its_own(page):
@@ -399,7 +412,11 @@ def test_the_leakage_card_has_guard_level_leaks_and_the_audit(page):
     assert "leaks found in its texts0" in cards[0]
     assert "its knowledge ends2023-10-01" in cards[0]
     assert "Audit: memory. Much of it may be <b>memory</b>." in cards[0]
-    assert "recalls a close within 1 %90 %80 %..95 %unknown" in cards[0]
+    assert "names the ticker (masked)90 %80 %..95 %10 %< 0.001" in cards[0]
+    assert "recalls a close within 1 %90 %80 %..95 %unknownunknown" in cards[0]
+    assert "recalls the next day's direction90 %80 %..95 %10 %0.043" in cards[0]  # of a p of 0.0425
+    assert "real0.52 (0.30..0.74)\N{MINUS SIGN}0.040.52 (0.30..0.74)" in cards[0]
+    assert "p: how often luck alone" in cards[0]
     assert any("Not audited" in card for card in page.texts("#leakage .card"))
     assert "For human readers" in page.one(".notice").text
 

@@ -125,6 +125,13 @@ def test_statistics_are_ready_for_json_and_every_number_is_one(rows):
 
 @settings(max_examples=20)
 @given(boards())
+def test_no_interval_of_a_difference_holds_one_that_cannot_be(rows):
+    for c in analyse(rows, resamples=0).comparisons:
+        assert c.interval is None or -1 <= c.interval.low <= c.difference <= c.interval.high <= 1
+
+
+@settings(max_examples=20)
+@given(boards())
 def test_ranks_lie_within_what_the_comparisons_leave_open(rows):
     found = analyse(rows, resamples=0)
     ranked = [s for s in found.standings if s.rank]

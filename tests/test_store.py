@@ -16,6 +16,7 @@ import pytest
 from fintrading_gym import leaderboard as board
 from fintrading_gym import store
 from fintrading_gym.errors import RunStopped
+from fintrading_gym.recipes import key_of
 from fintrading_gym.rollout import Player, Task, find_player
 from fintrading_gym.schema import SCHEMA
 from fintrading_gym.store import StoreError, digest, episodes, rows, writing
@@ -135,6 +136,19 @@ def test_an_agent_of_other_code_takes_the_place_of_the_one_of_its_name(tmp_path,
     assert digest(path) == before
     (tried,) = sqlite3.connect(path).execute("SELECT count(DISTINCT recipe ->> 'code') FROM episodes").fetchone()
     assert tried == 3
+
+
+def test_what_is_set_aside_is_in_the_file_and_not_on_the_board(path):
+    with writing(path, {}) as board:
+        first, *others = map(key_of, board.recipes())
+        board.set_aside([first])
+        assert board.aside() == {first}
+        assert {key_of(recipe) for recipe in board.recipes()} == {first, *others}
+    assert len(rows(path)) == len(others)
+    with writing(path, {}) as board:
+        board.set_aside([first])  # again: the run that did it first is kept
+    noted = sqlite3.connect(path).execute("SELECT DISTINCT aside FROM episodes WHERE aside IS NOT NULL").fetchall()
+    assert noted == [(2,)]
 
 
 def test_other_prices_of_a_cell_take_the_place_of_those_before(tmp_path):

@@ -15,7 +15,7 @@ from fintrading_gym.ledger import Ledger, evaluate
 from fintrading_gym.replies import parse
 from fintrading_gym.rescore import rescore
 from fintrading_gym.rollout import Task, find_player
-from fintrading_gym.store import episodes, writing
+from fintrading_gym.store import digest, episodes, writing
 from fintrading_gym.store import rows as board_rows
 
 # One episode of three days, written by vf-eval 0.4.0 against a stub that says buy.
@@ -166,7 +166,7 @@ def onto(path, *files):
     added = []
     for file in files:
         with writing(path, {}) as kept:
-            added.append(keep(kept, read(file)))
+            added.append(keep(kept, read(file))[0])
     return added
 
 
@@ -186,15 +186,61 @@ def test_a_second_run_of_a_task_gets_the_seeds_that_are_free_and_a_second_import
     assert all(rescore(stored) == ([], "") for stored in episodes(path))
 
 
-def test_what_failed_is_replaced_by_what_was_played_again_in_its_run(tmp_path):
-    failed = copy(id="f", ok=False, errors=[{"type": "ProviderError", "message": "it broke"}])
+BROKE = [{"type": "ProviderError", "message": "it broke"}]
+AVERSE = {"traces__0__task__data__persona": "risk_averse"}
+OTHER_MODEL = {"traces__0__agent__config__model": "openai/other"}
+FAILED = copy(id="f", ok=False, errors=BROKE)  # in the run "fixture"
+LOST = copy(id="l", ok=False, traces=[], errors=BROKE, task=REAL["traces"][0]["task"])  # before its seat was taken
+BY_ANOTHER_RUN = {"run": {"type": "eval", "id": "another", "name": "another"}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "left"),
+    [
+        ([REAL, FAILED], [REAL, copy(id="h")], []),  # vf-eval ... --resume
+        ([FAILED], [copy(id="h", ok=False, errors=BROKE)], ["h"]),  # the same, in vain
+        ([FAILED], [copy(id="h", **BY_ANOTHER_RUN)], []),
+        ([FAILED], [copy(id="h", ok=False, errors=BROKE, **BY_ANOTHER_RUN)], ["f", "h"]),
+        ([FAILED, copy(id="g", ok=False, errors=BROKE)], [copy(id="h")], ["g"]),  # one for one
+        ([FAILED], [copy(id="h", **AVERSE)], ["f"]),
+        ([FAILED], [copy(id="h", **OTHER_MODEL)], ["f"]),  # of a run of the same name
+        ([FAILED], [copy(id="h", traces__0__agent__config__sampling={"temperature": 0.5})], ["f"]),
+        ([REAL, FAILED], [REAL, FAILED, copy(id="h")], ["f"]),  # the run that it is of goes on, and has it still
+        ([LOST], [copy(id="h")], []),
+        ([LOST], [copy(id="h", **BY_ANOTHER_RUN)], ["l"]),  # whose it was, nobody knows
+        ([LOST], [copy(id="h", **AVERSE)], ["l"]),
+    ],
+)
+def test_what_failed_makes_way_for_what_plays_the_same_again(before, after, left, tmp_path):
     path = tmp_path / "board.db"
-    onto(path, written(tmp_path, REAL, failed))
-    elsewhere = copy(id="g", run={"name": "another"})
-    assert onto(path, written(tmp_path, elsewhere)) == [1]
-    assert [row["failure"] for row in board_rows(path)].count(None) == 2
-    assert onto(path, written(tmp_path, REAL, copy(id="h"))) == [1]  # vf-eval ... --resume
-    assert [(row["seed"], row["failure"]) for row in board_rows(path)] == [(0, None), (1, None), (2, None)]
+    onto(path, written(tmp_path, *before))
+    known = {episode["id"] for episode in before}
+    assert onto(path, written(tmp_path, *after)) == [len([one for one in after if one["id"] not in known])]
+    assert {one.recipe["episode"] for one in episodes(path) if one.row["failure"]} == set(left)
+    good = [one.row for one in episodes(path) if not one.row["failure"]]
+    assert len(good) == len({one["id"] for one in [*before, *after] if one["ok"]})
+    # Whatever is imported once more, in whatever order, changes nothing: what was set aside is known.
+    held = digest(path)
+    assert onto(path, *(written(tmp_path, *one) for one in (before,))) == [0]
+    assert onto(path, *(written(tmp_path, *one) for one in (after,))) == [0]
+    assert digest(path) == held
+
+
+def test_the_seed_of_what_failed_is_free_again(tmp_path):
+    path = tmp_path / "board.db"
+    onto(path, written(tmp_path, FAILED, REAL), written(tmp_path, copy(id="h"), REAL))
+    assert [(row["seed"], row["failure"]) for row in board_rows(path)] == [(0, None), (1, None)]
+
+
+def test_what_is_set_aside_is_said_and_no_more_a_failure(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "board.db"
+    assert run(monkeypatch, path, written(tmp_path, FAILED, copy(id="r", **AVERSE))) == 1
+    assert "set aside" not in capsys.readouterr().out
+    assert run(monkeypatch, path, written(tmp_path, copy(id="h"), copy(id="r", **AVERSE))) == 0
+    told = capsys.readouterr().out
+    assert f"{path}: 2 episodes, 1 of them new\n1 failed before, played again now, and set aside: " in told
+    assert "set aside: verifiers:openai/gpt-4o-mini on tsla_main/adaptive\n" in told
+    assert "is not ranked" not in told
 
 
 def test_a_setting_that_changes_the_answers_makes_another_agent(tmp_path):
@@ -234,17 +280,47 @@ def test_calls_that_are_not_in_the_trace_are_an_error_that_names_the_line(tmp_pa
     [
         ("", "--help"),
         ("--help", "fintrading-eval --help --no-push"),
+        ("--no-serve", "--help"),
         ("-m a/b --no-serve -n 1", "fintrading-eval -m a/b -n 1 --no-push"),
-        ("-m a/b --run-name smoke", "fintrading-eval -m a/b --run.name smoke --no-push"),
-        ("-m a/b --run-name=smoke", "fintrading-eval -m a/b --run.name=smoke --no-push"),
+        ("--no-serve fintrading_eval -m a/b", "fintrading_eval -m a/b --no-push"),
         ("fintrading_eval -m a/b --no-push", "fintrading_eval -m a/b --no-push"),
         ("-m a/b --env.taskset.id fintrading-eval --push", "-m a/b --env.taskset.id fintrading-eval --push"),
         ("--env.taskset.identity real --push", "fintrading-eval --env.taskset.identity real --push"),
         ("@ run.toml", "@ run.toml --no-push"),
+        ("-m a/b --run-name", "fintrading-eval -m a/b --run.name --no-push"),  # vf-eval says that it wants a value
+        # What is in no table, and what is no value of a switch, is told as it was written.
+        ("-m a/b --save-all_of it=x", "fintrading-eval -m a/b --save-all_of it=x --no-push"),
+        ("-m a/b --no-push=perhaps", "fintrading-eval -m a/b --no-push=perhaps --no-push"),
+        ("-m a/b --rich.show-logs", "fintrading-eval -m a/b --rich.show-logs --no-push"),
+        ("-m a/b --run.dir true --push", "fintrading-eval -m a/b --run.dir true --push"),
+        ("-m a/b --push -n 1 --no-push", "fintrading-eval -m a/b --push -n 1 --no-push"),  # the last one holds
     ],
 )
 def test_the_arguments_of_vf_eval_are_made_of_both_spellings(given, made):
     assert command.arguments(given.split()) == made.split()
+
+
+@pytest.mark.parametrize("spelling", ["--run-name X", "--run_name X", "--run.name X"])
+def test_a_flag_with_a_value_has_one_meaning_in_every_spelling(spelling):
+    flag, value = spelling.split()
+    start, end = ["fintrading-eval", "-m", "a/b"], ["--no-push"]
+    assert command.arguments(["-m", "a/b", flag, value]) == [*start, "--run.name", "X", *end]
+    assert command.arguments(["-m", "a/b", f"{flag}={value}"]) == [*start, "--run.name=X", *end]
+    assert command.arguments(["-m", "a/b", f"{flag}=a=b c"]) == [*start, "--run.name=a=b c", *end]
+
+
+@pytest.mark.parametrize("name", command.SWITCHES)
+@pytest.mark.parametrize("on", [True, False])
+def test_a_switch_has_one_meaning_in_every_spelling(name, on):
+    (yes, no), dash = ("true", "false") if on else ("false", "true"), "--no"
+    spellings = [f"--{name} {yes}", f"--{name}={yes}", f"--{name}={yes.upper()}", f"--{name} {int(on)}"]
+    spellings += [f"{dash}{sign}{name}{mid}{no}" for sign in "-_" for mid in " ="]
+    spellings += [f"--{name}"] if on else [f"{dash}-{name}", f"{dash}_{name}"]
+    told = command.SWITCHES[name][0 if on else 1]
+    for spelling in spellings:
+        made = command.arguments(["-m", "a/b", *spelling.split(), "-n", "1"])
+        pushed = [] if name == "push" else ["--no-push"]
+        assert made == ["fintrading-eval", "-m", "a/b", *([told] if told else []), "-n", "1", *pushed], spelling
 
 
 @pytest.mark.skipif(find_spec("verifiers") is not None, reason="verifiers is installed here")

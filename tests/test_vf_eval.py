@@ -136,7 +136,7 @@ def test_an_episode_is_the_llm_seats_byte_for_byte(programs, tmp_path):
     }
     # On a board it has the steps and calls of the seat, too.
     with writing(tmp_path / "board.db", {}) as board:
-        assert [keep(board, read(tmp_path / "outputs/twelve/traces.jsonl")) for _ in range(2)] == [12, 0]
+        assert [keep(board, read(tmp_path / "outputs/twelve/traces.jsonl")) for _ in range(2)] == [(12, []), (0, [])]
     stored = {(one.row["cell"], one.row["persona"]): one for one in board_episodes(tmp_path / "board.db")}
     for task, episode in zip(tasks, played, strict=True):
         one = stored[task.cell, task.persona]
@@ -173,6 +173,33 @@ def test_an_episode_that_breaks_off_has_no_score(programs, tmp_path):
     assert "day 3" in board["tsla_main"]["failure"]
     assert "field required" in board["tsla_main"]["failure"]
     assert "day 5: SeatEnded: the seat's run ended: max_turns" in board["nvda_bull_2023"]["failure"]
+
+
+def test_a_resumed_run_takes_the_place_of_what_had_failed_in_it(programs, tmp_path):
+    broken = True
+
+    def breaks(body):
+        return (
+            FAULTS["bad_request"] if broken and "TSLA" in body["messages"][-1]["content"] else says('{"action": "buy"}')
+        )
+
+    path, traces = tmp_path / "board.db", tmp_path / "outputs/again/traces.jsonl"
+    with Stub(breaks) as stub:
+        knobs = f"--env.taskset.cells {' '.join(CELLS)} --env.taskset.personas adaptive --env.taskset.timesteps 2"
+        first = f"fintrading-eval -m stub {knobs} --no_rich --no_serve=true --run_name=again --no-push true"
+        done = evaluated(programs, first, stub.url, tmp_path)
+        assert done.returncode == 0, done.stderr
+        with writing(path, {}) as board:
+            assert keep(board, read(traces)) == (2, [])
+        broken = False
+        resumed = "fintrading-eval @ outputs/again/configs/resolved/eval.json --resume"
+        done = evaluated(programs, resumed, stub.url, tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert len({episode["run"]["id"] for episode in episodes(tmp_path, "again")}) == 2  # the name alone stays
+    with writing(path, {}) as board:
+        assert keep(board, read(traces)) == (1, ["verifiers:stub on tsla_main/adaptive"])
+    left = [(one.row["cell"], one.row["seed"], one.row["failure"]) for one in board_episodes(path)]
+    assert sorted(left) == [("nvda_bull_2023", 0, None), ("tsla_main", 0, None)]
 
 
 @pytest.mark.parametrize("program", ["vf-eval", "fintrading-eval"])

@@ -23,6 +23,7 @@ from fintrading_gym.stored import decision_of
 
 LEDGER, SEAT, CALLS = "fintrading", "fintrading_seat", "fintrading_calls"  # of trace.info
 PACKAGE = "fintrading-eval"  # and its harness
+UNKNOWN = "verifiers:unknown"  # the agent of a run of which no episode tells the model
 
 
 def task_of(row: Any) -> Task:
@@ -88,7 +89,7 @@ def read(path: Path) -> list[Imported]:
         raise ValueError(f"{path} holds no episode")
     # An episode that ended before its seat was taken does not tell the model; the run has one.
     seated = {one.row["agent"]: one.recipe for one in made if one.recipe["agent"]}
-    agent, told = next(iter(seated.items())) if len(seated) == 1 else ("verifiers:unknown", {})
+    agent, told = next(iter(seated.items())) if len(seated) == 1 else (UNKNOWN, {})
     for one in made:
         if not one.recipe["agent"]:
             one.row["agent"] = agent
@@ -96,45 +97,59 @@ def read(path: Path) -> list[Imported]:
     return made
 
 
-def numbered(imported: Iterable[Imported], there: Iterable[Mapping[str, Any]]) -> list[Imported]:
-    """Those of the episodes that are not there yet, each with the first seed that its model and task have free.
+def numbered(imported: Sequence[Imported], there: Iterable[Mapping[str, Any]]) -> Sequence[Imported]:
+    """The episodes, each with the first seed that its model and task have free.
 
     Args:
         imported: of `read`.
-        there: recipes of a board.
+        there: recipes whose seeds are taken.
     """
     taken: dict[str, set[int]] = {}
-    known = set()
     for recipe in there:
         taken.setdefault(_same_task(recipe), set()).add(recipe["task"]["seed"])
-        known.add(recipe.get("episode"))
-    new = [one for one in imported if one.recipe["episode"] not in known]
-    for one in new:
+    for one in imported:
         seeds = taken.setdefault(_same_task(one.recipe), set())
         seed = next(seed for seed in count() if seed not in seeds)
         seeds.add(seed)
         one.row["seed"] = one.recipe["task"]["seed"] = seed
-    return new
+    return imported
 
 
-def keep(board: Store, imported: Sequence[Imported]) -> int:
-    """Write the episodes into a board; how many it did not hold.
+def keep(board: Store, imported: Sequence[Imported]) -> tuple[int, list[str]]:
+    """Write the episodes into a board: how many it did not hold, and which failed ones have made way for them.
 
-    What failed in a run of the same name and is not among them was played again by `vf-eval ... --resume`, and is
-    forgotten.
+    What failed is set aside once it was played again: a failed episode for a new one of the same model and task, if
+    that did not fail, or is of the same run (`vf-eval ... --resume`). One for one, so that none is passed over, and
+    never one that is among the imported. It stays in the file, where a second import finds it.
     """
-    runs, episodes = ({one.recipe[name] for one in imported} for name in ("run", "episode"))
+    recipes, ids = board.recipes(), {one.recipe["episode"] for one in imported}
+    known, aside = {recipe.get("episode") for recipe in recipes}, board.aside()
+    new = [one for one in imported if one.recipe["episode"] not in known]
+    there = [recipe for recipe in recipes if key_of(recipe) not in aside]
     finished = board.finished()
-    gone = [
-        key_of(recipe)
-        for recipe in board.recipes()
-        if recipe.get("run") in runs - {None} and recipe["episode"] not in episodes and key_of(recipe) not in finished
-    ]
-    board.forget(gone)
-    new = numbered(imported, board.recipes())
+    failed = [one for one in there if one.get("episode") not in ids | {None} and key_of(one) not in finished]
+    gone = []
     for one in new:
+        again = [recipe for recipe in failed if _plays_again(one, recipe)]
+        if again:
+            gone.append(max(again, key=lambda recipe: _same_run(one, recipe)))
+            failed.remove(gone[-1])
+    board.set_aside(map(key_of, gone))
+    for one in numbered(new, [recipe for recipe in there if recipe not in gone]):
         board.add(one.recipe, one.row, one.episode)
-    return len(new)
+    return len(new), [f"{recipe['agent']} on {recipe['task']['cell']}/{recipe['task']['persona']}" for recipe in gone]
+
+
+def _plays_again(one: Imported, failed: Mapping[str, Any]) -> bool:
+    """Whether an episode is another attempt at what failed."""
+    if failed["agent"] == UNKNOWN:  # it ended before its seat was taken: its run and its task are all that is known
+        return _same_run(one, failed) and one.recipe["task"] | {"seed": None} == failed["task"] | {"seed": None}
+    return _same_task(one.recipe) == _same_task(failed) and (one.row["failure"] is None or _same_run(one, failed))
+
+
+def _same_run(one: Imported, recipe: Mapping[str, Any]) -> bool:
+    """By name: `--resume` keeps that, and gives the run another id."""
+    return one.recipe["run"] is not None and one.recipe["run"] == recipe["run"]
 
 
 def _same_task(recipe: Mapping[str, Any]) -> str:
@@ -234,7 +249,7 @@ def import_traces(
     imported = read(traces)
     if boards:
         with store.writing(boards[0], {"import": str(traces)}) as kept:
-            new = keep(kept, imported)
+            new, gone = keep(kept, imported)
             played, sha256 = kept.contents()
             kept.end("finished")
     else:
@@ -246,6 +261,8 @@ def import_traces(
     tables.print_boards(played)
     if boards:
         print(f"{boards[0]}: {len(played)} episodes, {new} of them new")
+        if gone:
+            print(f"{len(gone)} failed before, played again now, and set aside: {', '.join(dict.fromkeys(gone))}")
         print(f"sha256 of what {boards[0]} holds: {sha256}")
     if any(one.row["failure"] for one in imported):
         cli.fail("some episodes failed; the table says which")

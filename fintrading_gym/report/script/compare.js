@@ -67,7 +67,7 @@ function comparison(other, comparisons) {
     percent(ahead ? one.improvement : 1 - one.improvement) +
       (wins ? ` (${percent(wins[0])} .. ${percent(wins[1])})` : ""),
     `${ahead ? "ahead" : "behind"} in ${one.windows_ahead} of ${one.windows}`,
-    one.p_holm === null ? DASH : one.p_holm < 0.001 ? "< 0.001" : fixed(one.p_holm),
+    one.p_holm === null ? DASH : probability(one.p_holm),
     `${one.pairs} ${one.pair}`,
     make("span", { class: one.significant ? "strong" : "quiet" }, verdict),
   ];

@@ -39,6 +39,10 @@ const whole = (number) => (number == null ? DASH : Math.round(number).toLocaleSt
 const compact = (number) =>
   number === null ? DASH : number.toLocaleString("en", { notation: "compact", maximumSignificantDigits: 3 });
 
+function probability(p) {
+  return p == null ? "unknown" : p < 0.001 ? "< 0.001" : fixed(p);
+}
+
 function money(usd) {
   if (usd === null || usd === undefined) return "unknown";
   return usd === 0 ? "0" : usd.toLocaleString("en", { maximumSignificantDigits: 3 });

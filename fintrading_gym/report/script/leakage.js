@@ -8,13 +8,17 @@ const RECALLED = {
 const MEMORY_SAYS =
   "A model that recognises the company and the month may recall the path instead of reading it. Masking reduces that " +
   "and proves nothing; an audit measures what is left.";
+const AUDIT_SAYS =
+  "p: how often luck alone names or recalls so many; they are not corrected for their number. Foresight: 1 where " +
+  "every buy and sell comes true, 0 by luck; more of it in the real world than on paths that never were is memory.";
 const WORLDS_SAY =
   "Mean scores. Prices of a counterfactual world never were: what an agent scores only in the real one may be " +
   "memory, or luck.";
 
 function showLeakage() {
   const real = board.worlds[0].parts[0].standings;
-  const asking = board.agents.filter((agent) => agent.facts.model || auditOf(agent));
+  const audited = board.agents.filter((agent) => auditOf(agent));
+  const asking = [...audited, ...board.agents.filter((agent) => agent.facts.model && !auditOf(agent))];
   const cards = asking.map((agent) =>
     card(
       agent,
@@ -50,33 +54,24 @@ function card(agent, s) {
     make("h3", {}, breakable(agent.name)),
     model && !agent.name.includes(model) && make("p", { class: "model" }, model),
     list,
-    audit ? auditPart(audit) : hint("Not audited: what of its score is memory is unknown."),
+    ...(audit ? auditParts(audit) : [hint("Not audited: what of its score is memory is unknown.")]),
   );
 }
 
-function auditPart(audit) {
-  const levels = Object.entries(audit.identification ?? {});
-  const named = levels.flatMap(([level, part]) =>
-    ["ticker", "sector", "date"].map((what) => [`names the ${what} (${level})`, part[what]]),
-  );
-  const recalled = Object.entries(RECALLED).map(([name, says]) => [says, audit.recall?.[name]]);
-  const rates = [...named, ...recalled].filter(([, rate]) => rate);
-  const worlds = Object.entries(audit.invariance).flatMap(([level, its]) =>
-    Object.entries(its).map(([name, one]) => [name, level, one]),
-  );
-  const gap = audit.gap.score;
-  const rateRow = ([name, rate]) => [
-    name,
-    percent(rate.share),
-    `${percent(rate.low)}..${percent(rate.high)}`,
-    rate.chance === null ? "unknown" : percent(rate.chance),
-  ];
-  const worldRow = ([name, level, one]) => [
-    name,
-    level,
-    measured(one.pc),
-    one.ci === null ? "unknown" : measured(one.ci),
-    measured(one.ids),
+function auditParts(audit) {
+  const tables = [
+    [
+      "What it named and recalled",
+      ["named or recalled", "right", "95 % interval", "chance", "p"],
+      namedAndRecalled(audit),
+    ],
+    [
+      "Its decisions in other worlds",
+      ["in another world", "shown", "same decisions", "same confidence", "distance"],
+      invariances(audit),
+    ],
+    ["What it foresaw", ["foresight, shown", "real world", "other paths", "difference"], foresights(audit)],
+    ["Masked and real", ["", "shown", "hidden", "difference"], gaps(audit)],
   ];
   return [
     make(
@@ -85,28 +80,54 @@ function auditPart(audit) {
       make("b", {}, `Audit: ${audit.verdict}. `),
       audit.sentence,
     ),
-    rates.length > 0 &&
-      scrollingTable(
-        "What it named and recalled",
-        "",
-        ["named or recalled", "right", "95 % interval", "chance"],
-        rates.map(rateRow),
-      ),
-    worlds.length > 0 &&
-      scrollingTable(
-        "Its decisions in other worlds",
-        "",
-        ["in another world", "shown", "same decisions", "same confidence", "distance"],
-        worlds.map(worldRow),
-      ),
-    gap &&
-      scrollingTable(
-        "Masked and real",
-        "",
-        ["", "shown", "hidden", "difference"],
-        [["score", measured(gap.real), measured(gap.hidden), measured(gap.difference)]],
-      ),
+    make(
+      "div",
+      { class: "audit" },
+      tables.map(([label, heads, rows]) => rows.length > 0 && scrollingTable(label, "", heads, rows)),
+    ),
+    hint(AUDIT_SAYS),
   ];
+}
+
+function namedAndRecalled(audit) {
+  const named = Object.entries(audit.identification ?? {}).flatMap(([level, part]) =>
+    ["ticker", "sector", "date"].map((what) => [`names the ${what} (${level})`, part[what]]),
+  );
+  const recalled = Object.entries(RECALLED).map(([name, says]) => [says, audit.recall?.[name]]);
+  return [...named, ...recalled]
+    .filter(([, rate]) => rate)
+    .map(([name, rate]) => [
+      name,
+      percent(rate.share),
+      `${percent(rate.low)}..${percent(rate.high)}`,
+      rate.chance === null ? "unknown" : percent(rate.chance),
+      probability(rate.p),
+    ]);
+}
+
+function invariances(audit) {
+  return Object.entries(audit.invariance).flatMap(([level, worlds]) =>
+    Object.entries(worlds).map(([name, one]) => [
+      name,
+      level,
+      measured(one.pc),
+      one.ci === null ? "unknown" : measured(one.ci),
+      measured(one.ids),
+    ]),
+  );
+}
+
+// An audit made before foresight was measured has none.
+function foresights(audit) {
+  return Object.entries(audit.foresight ?? {}).map(([level, one]) => [
+    level,
+    ...["real", "others", "difference"].map((part) => measured(one[part])),
+  ]);
+}
+
+function gaps(audit) {
+  const gap = audit.gap.score;
+  return gap ? [["score", measured(gap.real), measured(gap.hidden), measured(gap.difference)]] : [];
 }
 
 // A number of an audit, which may be a mean with an interval.

@@ -33,10 +33,11 @@ function showRanking() {
 
 function caption() {
   const column = COLUMNS.find((one) => one.id === state.sort) ?? COLUMNS[0];
+  const order = column.id !== "rank" ? column.label : partShown() === world().parts[0] ? "rank" : "score";
   return make(
     "span",
     {},
-    `Agents sorted by ${column.label === "#" ? "rank" : column.label}. Headings sort.`,
+    `Agents sorted by ${order}. Headings sort.`,
     make("span", { class: "on-phone" }, " More columns to the right."),
   );
 }
