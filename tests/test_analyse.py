@@ -1,6 +1,7 @@
 """`fintrading analyse`: one day, the five reports with names put back, and what was sent beside them."""
 
 import json
+import re
 from importlib.util import find_spec
 
 import pytest
@@ -41,8 +42,8 @@ def run(monkeypatch, tmp_path):
     return run
 
 
-def one_of(answers, identity="masked", items=(), **how):
-    window, _ = until("TSLA", "2022-10-10")
+def one_of(answers, identity="masked", items=(), day="2022-10-10", **how):
+    window, _ = until("TSLA", day)
     return record_of(Task(window, timesteps=1, identity=identity), Scripted(answers), items, **how)
 
 
@@ -86,6 +87,28 @@ def test_names_dates_and_quoted_prices_come_back_in_the_reports():
     restored = f"## Price\nTesla, Inc. fell to ${78.84 * told['dollars']:.2f} on {day}, said **Tesla, Inc.**."
     assert told["restored"] == [restored, None, None, None, None]
     assert restored.replace("## ", "#### ") in markdown(told)
+
+
+def test_prices_of_the_research_come_back_to_the_cent():
+    def quotes(messages):
+        """All prices of the research, and the last close as a target."""
+        if '"target_price"' not in messages[0]["content"]:
+            return " ".join(
+                f"at ${price}" for price in dict.fromkeys(re.findall(r"\d+\.\d\d(?! %)", messages[1]["content"]))
+            )
+        close = re.search(r"^close (\S+),", messages[1]["content"], re.MULTILINE)[1]
+        return f'{{"action": "hold", "confidence": 0.5, "target_price": {close}}}'
+
+    told = one_of(quotes, day="2022-10-06")
+    true = until("TSLA", "2022-10-06")[0].load()
+    shown = re.findall(r"\$(\S+)", told["restored"][0])
+    assert f"{true.close[-1]:.2f}" == "238.13" == shown[0]  # which is 95.82 there, and 95.82 / scale is 238.12
+    week = [f"{getattr(true, name)[t]:.2f}" for name in ("open", "high", "low", "close") for t in range(-7, 0)]
+    assert set(week) <= set(shown)
+    assert f"{true.low[-250:].min():.2f}" in shown
+    assert f"{true.high[-250:].max():.2f}" in shown
+    assert told["target_price"] == told["close"]
+    assert "target price 238.13 USD (+0.00 %), close 238.13 USD" in markdown(told)
 
 
 def test_live_sends_names_and_dates_and_restores_nothing(run, tmp_path):

@@ -145,8 +145,8 @@ async def analysed(
     entry["figures"] = sum(len(figures(text)) for text in texts.values())
     entry["unsupported"] = {who: unsupported(text, given) for who, text in texts.items()}
     if decision.target_price is not None:
-        scale = mask(task.window, task.lookback, said.identity).scale
-        entry["target"] = {"told": decision.target_price, "usd": decision.target_price / scale}
+        usd = said.entity_map.dollars(decision.target_price)
+        entry["target"] = {"told": decision.target_price, "usd": usd}
     entry["names"] = said.names()
     return decision, analysis
 
