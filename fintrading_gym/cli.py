@@ -360,13 +360,14 @@ def _timesteps(text: str) -> int | None:
 
 def _tell_calls(episodes: Sequence[tuple[Player, Task]]) -> None:
     """Before a run: how often those players will ask their models that know it, and ask more than once a day."""
-    calls: dict[str, list[int]] = {}
+    calls: dict[tuple[str, str], list[int]] = {}
     for player, task in episodes:
         if (count := player.calls(task)) is not None and count > task.decisions:
-            calls.setdefault(player.name, []).append(count)
-    for name, counts in calls.items():
+            calls.setdefault((player.name, player.manner), []).append(count)
+    for (name, manner), counts in calls.items():
         where = f"{len(counts)} episode{'s' * (len(counts) > 1)}"
         told = f"{name}: {sum(counts):,} calls to its model in {where}, nudges and what the cache holds aside"
+        told += f": {manner}" * bool(manner)
         Console(stderr=True).print(told, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -24,8 +24,8 @@ MODEL_FLAGS: dict[str, tuple[type, str]] = {
     "cache_file": (str, "Where they are kept; else in the user's cache folder."),
     "prices": (str, "A TOML table of prices, in USD per million tokens, over the published ones."),
     "in_flight": (int, "Requests at a time to one endpoint, and episodes at a time."),
-    "attempts": (int, "Of one request, where it makes sense to ask again."),
-    "pauses": (str, "Between attempts: growing (0.5 s, doubling), stepped (10, 20, 30 s at a rate limit, else 5 s)."),
+    "attempts": (int, "Of one request, where it makes sense to ask again; else as --pauses says."),
+    "pauses": (str, "Growing (5 attempts, 0.5 s, doubling), stepped (4 attempts, 10, 20, 30 s at a rate limit, else 5)."),
     "timeout": (float, "Seconds of one attempt."),
     "token_limit": (int, "The run stops when so many tokens are used; what is finished stays."),
     "usd_limit": (float, "The same for money."),
@@ -35,7 +35,7 @@ MODEL_FLAGS: dict[str, tuple[type, str]] = {
 
 # Of some of those players: type, whose, what it says.
 AGENT_FLAGS: dict[str, tuple[type, str, str]] = {
-    "debate_rounds": (int, "committee", "Rounds in which bull and bear answer each other; 0: one brief of each."),
+    "debate_rounds": (int, "committee", "Rounds in which bull and bear answer each other; 0: one-shot construction."),
     "every": (int, "committee", "Days from one whole analysis to the next; in between one plain question a day."),
     "form": (str, "committee", "How the last stage answers: schema (JSON) or prose (labelled lines)."),
     "sources": (str, "committee and finmem", "A JSONL file of news, filings and the like: date, kind, title, text."),

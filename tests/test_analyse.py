@@ -58,9 +58,21 @@ def test_it_prints_the_verdict_and_five_reports(run):
 
 def test_its_cost_and_its_progress_are_told_stage_by_stage(run):
     lines = run("TSLA", *DAY, *SCRIPT, "--debate-rounds", 1).stderr.splitlines()
-    assert lines[0] == "7 calls to scripted/committee"
+    assert lines[0] == "7 calls to scripted/committee: a debate of 1 round"
     assert lines[1:8] == [f"{stage} ..." for stage in [*STAGES[:3], "bull 1", "bear 1", *STAGES[3:]]]
     assert lines[8].startswith("7 calls, 0 of them from the cache; tokens: unknown; paid: 0.0000 USD")
+
+
+def test_without_rounds_it_is_called_what_it_is(run, tmp_path):
+    done = run("TSLA", *DAY, *SCRIPT, "--json", "all.json")
+    assert done.stderr.splitlines()[0] == "5 calls to scripted/committee: one-shot construction"
+    assert "* One-shot construction: bull and bear did not read each other.\n" in done.stdout
+    facts = json.loads((tmp_path / "all.json").read_text())["facts"]
+    assert (facts["debate_rounds"], facts["manner"]) == (0, "one-shot construction")
+    done = run("TSLA", *DAY, *SCRIPT, "--debate-rounds", 2)
+    assert "* A debate of 2 rounds.\n" in done.stdout
+    help = CliRunner().invoke(app, ["analyse", "--help"], terminal_width=300).stdout
+    assert "0: one-shot construction" in " ".join(help.split())
 
 
 def test_what_was_sent_is_masked_and_what_is_read_has_its_names(run, tmp_path):

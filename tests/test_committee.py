@@ -89,6 +89,7 @@ def test_a_row_has_cost_tokens_coverage_and_the_committees_own_facts():
     row, _ = board.played(player, BRIEF)
     assert (row["tokens_in"], row["tokens_out"], row["cost_usd"], row["coverage"]) == (1500, 150, 3.75, 1.0)
     assert {"every": 1, "debate_rounds": 0, "form": "schema", "prompt_sha256": PROMPT_SHA256}.items() <= row.items()
+    assert row["manner"] == "one-shot construction"
     assert {"failed_stages", "unsupported_figures", "figures", "items", "items_excluded"} <= row.keys()
     json.dumps(row)
 
@@ -124,11 +125,14 @@ def test_the_calls_are_told_before_the_run():
     done = CliRunner().invoke(app, ["play", "committee", "--model", SCRIPT, *words, "--json"])
     assert done.exit_code == 0, done.output
     assert "committee:scripted/committee: 15 calls to its model in 1 episode," in done.stderr
-    assert json.loads(done.stdout)["facts"]["calls"] == 15
+    assert done.stderr.splitlines()[0].endswith(" aside: a debate of 1 round")
+    facts = json.loads(done.stdout)["facts"]
+    assert (facts["calls"], facts["manner"]) == (15, "a debate of 1 round")
     words = ["--cells", "tsla_main,nvda_bull_2023", "--seeds", "1", "--timesteps", "2"]
     done = CliRunner().invoke(app, ["leaderboard", "--agents", f"flat,committee:{SCRIPT}", *words])
     assert done.exit_code == 0, done.output
     assert "committee:scripted/committee: 20 calls to its model in 2 episodes," in done.stderr
+    assert done.stderr.splitlines()[0].endswith(" aside: one-shot construction")
     assert "flat" not in done.stderr
 
 

@@ -16,7 +16,7 @@ from rich.markdown import Markdown
 from fintrading_agents.committee import PROMPT_SHA256, analysed, check_items, committee
 from fintrading_agents.models import Model, ModelFailure, wait
 from fintrading_agents.neutering import for_task
-from fintrading_agents.pipeline import calls_of_one
+from fintrading_agents.pipeline import calls_of_one, manner
 from fintrading_agents.research import research
 from fintrading_agents.sources import Item, fingerprint, read_sources
 from fintrading_agents.transcript import Transcript
@@ -111,8 +111,8 @@ def _asked(task: Task, model: Model, options: Mapping[str, Any], console: Consol
     how = dict(options)
     sources = how.pop("sources", None)
     items = read_sources(sources, task.window.ticker) if sources else []
-    calls = calls_of_one(how.get("debate_rounds", 0))
-    console.print(f"{calls} calls to {model.name}")
+    rounds = how.get("debate_rounds", 0)
+    console.print(f"{calls_of_one(rounds)} calls to {model.name}: {manner(rounds)}")
     try:
         return record_of(task, model, items, lambda stage: console.print(f"{stage} ..."), **how)
     except ModelFailure as failure:
@@ -157,7 +157,13 @@ def record_of(
         "invalid": entry.get("invalid"),
         "restored": [text if text != told else None for text, told in zip(restored, texts, strict=True)],
         **entry,
-        "facts": said.facts | {"prompt_sha256": PROMPT_SHA256, "sources_sha256": fingerprint(items) if items else None},
+        "facts": {
+            **said.facts,
+            "debate_rounds": how.get("debate_rounds", 0),
+            "manner": manner(how.get("debate_rounds", 0)),
+            "prompt_sha256": PROMPT_SHA256,
+            "sources_sha256": fingerprint(items) if items else None,
+        },
         "data_sha256": window.load().sha256,
         "version": __version__,
     }
@@ -194,6 +200,8 @@ def _told(record: Mapping[str, Any]) -> str:
     """What a reader must know of the texts."""
     facts, unsupported = record["facts"], record["unsupported"]
     lines = [f"Model: {facts['model']}" + (f" ({facts['note']})" if facts["note"] else "")]
+    apart = "" if facts["debate_rounds"] else ": bull and bear did not read each other"
+    lines.append(f"{facts['manner'].capitalize()}{apart}.")
     if record["identity"] != "real":
         lines.append(
             "The model was told neither names nor dates. Prices without a dollar sign stand as it saw them: "

@@ -96,6 +96,13 @@ def calls_of_one(debate_rounds: int) -> int:
     return 5 + 2 * debate_rounds
 
 
+def manner(debate_rounds: int) -> str:
+    """What bull and bear do: without a round neither reads the other, and that is no debate."""
+    if not debate_rounds:
+        return "one-shot construction"
+    return f"a debate of {debate_rounds} round{'s' * (debate_rounds > 1)}"
+
+
 @dataclass
 class Analysis:
     """One analysis under way."""
