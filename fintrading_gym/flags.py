@@ -25,7 +25,7 @@ MODEL_FLAGS: dict[str, tuple[type, str]] = {
     "prices": (str, "A TOML table of prices, in USD per million tokens, over the published ones."),
     "in_flight": (int, "Requests at a time to one endpoint, and episodes at a time."),
     "attempts": (int, "Of one request, where it makes sense to ask again; else as --pauses says."),
-    "pauses": (str, "Growing (5 attempts, 0.5 s, doubling), stepped (4 attempts, 10, 20, 30 s at a rate limit, else 5)."),
+    "pauses": (str, "growing (5 attempts, 0.5 s, doubling), stepped (4; 10, 20, 30 s at a rate limit, else 5 s)."),
     "timeout": (float, "Seconds of one attempt."),
     "token_limit": (int, "The run stops when so many tokens are used; what is finished stays."),
     "usd_limit": (float, "The same for money."),
