@@ -1,11 +1,13 @@
 """The committee as a player: what it costs, what it keeps, what it plays, and that it knows nothing too early."""
 
+import datetime
 import json
 import os
 import subprocess
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -46,6 +48,12 @@ def written(folder, items, name="sources.jsonl"):
     path = folder / name
     path.write_text("".join(json.dumps(item._asdict()) + "\n" for item in items))
     return str(path)
+
+
+def after_the_close(date):
+    """The second after a day's close in New York, as three clocks tell it; two of them may call it another day."""
+    moment = datetime.datetime.fromisoformat(f"{date}T16:00:01").replace(tzinfo=ZoneInfo("America/New_York"))
+    return [moment.astimezone(ZoneInfo(zone)).isoformat() for zone in ("America/New_York", "UTC", "Asia/Tokyo")]
 
 
 def prompts(episode):
@@ -280,6 +288,18 @@ def test_the_whole_trace_is_the_same_bytes_in_another_process(form, tmp_path):
     assert len(json.dumps(log)) > 50_000
 
 
+def test_what_is_told_at_a_close_and_after_it_differs_by_a_second(tmp_path):
+    """In every section, whatever clock the time is of."""
+    close = ("2022-10-06T16:00:00-04:00", "2022-10-06T20:00Z", "2022-10-07T05:00:00+09:00", "2022-10-06")
+    for kind in KINDS:
+        told = []
+        for date in (*close, *after_the_close("2022-10-06")):
+            path = written(tmp_path, [Item(date, kind, "A plant was opened", "")])
+            days = [day[0][1]["content"] for day in prompts(play(Task(timesteps=2), sources=path))]
+            told.append(["A plant was opened" in text for text in days])
+        assert told == [[True, True]] * 4 + [[False, True]] * 3
+
+
 @pytest.mark.parametrize("identity", ["real", "masked", "coarse"])
 def test_no_prompt_changes_when_later_prices_or_items_change(identity, tmp_path):
     closes = np.array([100 + 7 * ((k * 37) % 11) for k in range(80)], float)
@@ -289,7 +309,11 @@ def test_no_prompt_changes_when_later_prices_or_items_change(identity, tmp_path)
         later = closes.copy()
         later[t + 1 :] *= 3
         same = [Item(date, kind, "t", f"on {date}") for date in dates[: t + 1] for kind in KINDS]
-        more = [Item(dates[t + 1], kind, "boom", "it triples") for kind in KINDS] + [Item(None, "news", "boom", "")]
+        more = [
+            Item(date, kind, "boom", "it triples")
+            for kind in KINDS
+            for date in (dates[t + 1], *after_the_close(dates[t]), None)
+        ]
         logs = []
         for prices, items in ((closes, same), (later, same), (later, [*more, *same])):
             task = Task(window_of(prices, skip=40), timesteps=day + 2, identity=identity)

@@ -119,6 +119,17 @@ def test_the_page_about_the_memory_names_every_flag_and_all_that_a_flag_may_say(
     assert [kind for kind in LAYER_OF if "-" in kind and f"`{kind}`" not in FINMEM] == []
 
 
+def test_the_page_about_the_memory_tells_the_speed_that_lies_beside_the_benchmark():
+    found = json.loads((Path(__file__).resolve().parent.parent / "benchmarks/results/memory.json").read_text())
+    times = found["milliseconds"]["10000"]
+    processor, clock = times["recall"]["processor"], times["recall"]["clock"]
+    told = " ".join(FINMEM.split())
+    assert f"among 10,000 memories takes {processor['p50']} ms of processor time (p95: {processor['p95']})" in told
+    assert f"{times['recall / product, of pairs']['p50']} times the bare product" in told
+    assert f"a clock saw {clock['p50']} ms (p95: {clock['p95']})" in told
+    assert processor["p95"] < 5
+
+
 def test_the_page_about_the_memory_has_the_constants_of_the_tables():
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in FINMEM.splitlines() if line[:2] == "| "]
     table = {row[0]: row[1:] for row in rows if len(row) == 3}
