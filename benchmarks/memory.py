@@ -2,9 +2,9 @@
 
     python benchmarks/memory.py
 
-A recall is what a day needs: the scores of all memories, the best of each layer, and their texts. It is to take less than
-5 ms. Each is timed beside the bare product of the same vectors with the same query, which no recall by meaning can do
-without, right before it, so that both have the machine as it was then: the ratio of the two is that of the pairs.
+A recall is what a day needs: the scores of all memories, the best of each layer, and their texts. It is to take less
+than 5 ms. Right before each the bare product of the same vectors with the same query is timed, which no recall by
+meaning can do without, so that both have the machine as it was then: the ratio of the two is that of the pairs.
 Beside it stand the passing to a next day and the vector of one text. All are milliseconds, as median (p50) and as what
 95 of 100 stay below (p95), of processor time and of a clock, which on a machine with more work than cores also counts
 the turns of others. All figures are in `results/memory.json`.
