@@ -66,7 +66,7 @@ def analyse(
     task = Task(window, persona, timesteps=1, detail=detail, identity="real" if live else "masked")
     for path in filter(None, (json_file, out)):
         path.open("a").close()  # one that cannot be written is told before anything is paid for
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
     if live and later:
         console.print(f"{day} lies in the past: a model that is told so may remember what followed.")
     with player.opened() as opened:
