@@ -56,6 +56,11 @@ AGENT_FLAGS: dict[str, tuple[type, str, str]] = {
     "memory_start": (str, "finmem", "Such a file, whose memory is gone on with instead of a warm-up."),
 }
 
+# What the values of some of those flags are called, where a number alone would mislead.
+AGENT_NAMES: dict[str, Callable[[Any], str]] = {
+    "debate_rounds": lambda n: f"a debate of {n} round{'s' * (n > 1)}" if n else "one-shot construction",
+}
+
 # What is meant where a flag is left out: said either way, it is the same agent.
 VARIABLES = {"base_url": "OPENAI_BASE_URL"}
 
@@ -83,6 +88,16 @@ def _flag(name: str, kind: type, told: str, panel: str) -> inspect.Parameter:
 def written(name: str) -> str:
     """An option's flag: `--max-nudges`, `--memory.top-k`."""
     return "--" + name.replace("memory_", "memory.", 1).replace("_", "-")
+
+
+def called(player: Player) -> str:
+    """The `AGENT_NAMES` of what a player's options say, or leave as it is; empty if none of them has one."""
+    usual = inspect.signature(player.factory).parameters
+    return ", ".join(
+        name(player.options.get(option, usual[option].default))
+        for option, name in AGENT_NAMES.items()
+        if option in player.traits.options and option in usual
+    )
 
 
 def given(flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -214,12 +214,6 @@ class Player:
         told: Callable[[Task, Mapping[str, Any]], int] | None = getattr(self.factory, "calls_per_episode", None)
         return None if told is None else told(task, self.options)
 
-    @property
-    def manner(self) -> str:
-        """In which of its ways it plays, in words; empty if it has one. A factory that has several has a `manner`."""
-        told: Callable[[Mapping[str, Any]], str] = getattr(self.factory, "manner", lambda options: "")
-        return told(self.options)
-
     @contextmanager
     def opened(self) -> Iterator["Player"]:
         """The player for the length of a run, with what its episodes share, such as the connections of a model.

@@ -67,8 +67,8 @@ def test_without_rounds_it_is_called_what_it_is(run, tmp_path):
     done = run("TSLA", *DAY, *SCRIPT, "--json", "all.json")
     assert done.stderr.splitlines()[0] == "5 calls to scripted/committee: one-shot construction"
     assert "* One-shot construction: bull and bear did not read each other.\n" in done.stdout
-    facts = json.loads((tmp_path / "all.json").read_text())["facts"]
-    assert (facts["debate_rounds"], facts["manner"]) == (0, "one-shot construction")
+    told = json.loads((tmp_path / "all.json").read_text())
+    assert (told["facts"]["debate_rounds"], told["manner"]) == (0, "one-shot construction")
     done = run("TSLA", *DAY, *SCRIPT, "--debate-rounds", 2)
     assert "* A debate of 2 rounds.\n" in done.stdout
     help = CliRunner().invoke(app, ["analyse", "--help"], terminal_width=300).stdout

@@ -97,7 +97,6 @@ def test_a_row_has_cost_tokens_coverage_and_the_committees_own_facts():
     row, _ = board.played(player, BRIEF)
     assert (row["tokens_in"], row["tokens_out"], row["cost_usd"], row["coverage"]) == (1500, 150, 3.75, 1.0)
     assert {"every": 1, "debate_rounds": 0, "form": "schema", "prompt_sha256": PROMPT_SHA256}.items() <= row.items()
-    assert row["manner"] == "one-shot construction"
     assert {"failed_stages", "unsupported_figures", "figures", "items", "items_excluded"} <= row.keys()
     json.dumps(row)
 
@@ -134,8 +133,7 @@ def test_the_calls_are_told_before_the_run():
     assert done.exit_code == 0, done.output
     assert "committee:scripted/committee: 15 calls to its model in 1 episode," in done.stderr
     assert done.stderr.splitlines()[0].endswith(" aside: a debate of 1 round")
-    facts = json.loads(done.stdout)["facts"]
-    assert (facts["calls"], facts["manner"]) == (15, "a debate of 1 round")
+    assert json.loads(done.stdout)["facts"]["calls"] == 15
     words = ["--cells", "tsla_main,nvda_bull_2023", "--seeds", "1", "--timesteps", "2"]
     done = CliRunner().invoke(app, ["leaderboard", "--agents", f"flat,committee:{SCRIPT}", *words])
     assert done.exit_code == 0, done.output
@@ -250,7 +248,8 @@ def test_egress_takes_what_it_makes_of_the_view_for_no_leak(cell, tmp_path):
 
 def test_the_hash_covers_every_prompt():
     names = {name for name in vars(pipeline) if name.isupper() and name not in ("WORDS", "SEES", "FINAL")}
-    assert {name for name in names if getattr(pipeline, name) not in pipeline.WORDS} == {"FORMS", "VERDICT", "REASONS"}
+    others = {"AGENT_NAMES", "FORMS", "REASONS", "VERDICT"}
+    assert {name for name in names if getattr(pipeline, name) not in pipeline.WORDS} == others
     assert module.PROMPTS == (pipeline.WORDS, LAST_WORD, SHAPE, llm.PROMPTS)
     assert play().facts["prompt_sha256"] == PROMPT_SHA256
 

@@ -16,14 +16,14 @@ from rich.markdown import Markdown
 from fintrading_agents.committee import PROMPT_SHA256, analysed, check_items, committee
 from fintrading_agents.models import Model, ModelFailure, wait
 from fintrading_agents.neutering import for_task
-from fintrading_agents.pipeline import calls_of_one, manner
+from fintrading_agents.pipeline import calls_of_one
 from fintrading_agents.research import research
 from fintrading_agents.sources import Item, fingerprint, read_sources
 from fintrading_agents.transcript import Transcript
 from fintrading_gym import __version__
 from fintrading_gym.cli import Detail, fail
 from fintrading_gym.errors import DataError, RunStopped, lookup
-from fintrading_gym.flags import given, with_model_flags, with_options
+from fintrading_gym.flags import AGENT_NAMES, given, with_model_flags, with_options
 from fintrading_gym.masking import mask
 from fintrading_gym.observations import DETAILS, PERSONAS, Sight, percent_text, price_text
 from fintrading_gym.replies import prose
@@ -112,7 +112,7 @@ def _asked(task: Task, model: Model, options: Mapping[str, Any], console: Consol
     sources = how.pop("sources", None)
     items = read_sources(sources, task.window.ticker) if sources else []
     rounds = how.get("debate_rounds", 0)
-    console.print(f"{calls_of_one(rounds)} calls to {model.name}: {manner(rounds)}")
+    console.print(f"{calls_of_one(rounds)} calls to {model.name}: {AGENT_NAMES['debate_rounds'](rounds)}")
     try:
         return record_of(task, model, items, lambda stage: console.print(f"{stage} ..."), **how)
     except ModelFailure as failure:
@@ -144,6 +144,8 @@ def record_of(
     found = research(sight, 1, items, said.entity_map.neuter)
     decision, _ = wait(analysed(said, task, found, on_stage=on_stage, **how))
     (entry,) = said.log
+    if target := entry.get("target"):  # where it is a price of the research it is that price, and not a cent beside it
+        target["usd"] = said.entity_map.dollars(target["told"])
     texts = [prose(call)[0] for call in entry["calls"]]
     restored = [said.entity_map.restore(text) for text in texts]
     return {
@@ -160,7 +162,6 @@ def record_of(
         "facts": {
             **said.facts,
             "debate_rounds": how.get("debate_rounds", 0),
-            "manner": manner(how.get("debate_rounds", 0)),
             "prompt_sha256": PROMPT_SHA256,
             "sources_sha256": fingerprint(items) if items else None,
         },
@@ -201,7 +202,7 @@ def _told(record: Mapping[str, Any]) -> str:
     facts, unsupported = record["facts"], record["unsupported"]
     lines = [f"Model: {facts['model']}" + (f" ({facts['note']})" if facts["note"] else "")]
     apart = "" if facts["debate_rounds"] else ": bull and bear did not read each other"
-    lines.append(f"{facts['manner'].capitalize()}{apart}.")
+    lines.append(f"{record['manner'].capitalize()}{apart}.")
     if record["identity"] != "real":
         lines.append(
             "The model was told neither names nor dates. Prices without a dollar sign stand as it saw them: "

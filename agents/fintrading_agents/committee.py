@@ -10,7 +10,7 @@ from fintrading_agents import llm
 from fintrading_agents.figures import figures, unsupported
 from fintrading_agents.models import Model, ModelFailure, wait
 from fintrading_agents.neutering import Ambiguous, EntityMap, for_task
-from fintrading_agents.pipeline import WORDS, Analysis, Record, StageFailed, calls_of_one, manner, stage_failed
+from fintrading_agents.pipeline import WORDS, Analysis, Record, StageFailed, calls_of_one, stage_failed
 from fintrading_agents.research import SHAPE, Research, research, told
 from fintrading_agents.sources import Item, fingerprint, read_sources
 from fintrading_agents.transcript import IDENTITY, Transcript, check_nudges, model_shared, model_traits
@@ -101,7 +101,6 @@ class Committee:
         return self._said.facts | {
             "every": self._every,
             **{name: self._how[name] for name in ("debate_rounds", "form")},
-            "manner": manner(self._how["debate_rounds"]),
             "prompt_sha256": PROMPT_SHA256,
             "sources_sha256": fingerprint(self._items) if self._items else None,
             "items": sum(day["items"] for day in found),
@@ -146,8 +145,8 @@ async def analysed(
     entry["figures"] = sum(len(figures(text)) for text in texts.values())
     entry["unsupported"] = {who: unsupported(text, given) for who, text in texts.items()}
     if decision.target_price is not None:
-        usd = said.entity_map.dollars(decision.target_price)
-        entry["target"] = {"told": decision.target_price, "usd": usd}
+        scale = mask(task.window, task.lookback, said.identity).scale
+        entry["target"] = {"told": decision.target_price, "usd": decision.target_price / scale}
     entry["names"] = said.names()
     return decision, analysis
 
@@ -167,8 +166,8 @@ def committee(
     Args:
         task: of the episode.
         model: opened by `fintrading_agents.models.open_model`; a `Player` opens it by its name.
-        debate_rounds: how often bull and bear answer each other. With 0, one-shot construction, each writes one brief
-            and neither sees the other's, which is no debate.
+        debate_rounds: how often bull and bear answer each other. With 0 each writes one brief and neither sees the
+            other's, which is no debate.
         every: days from one analysis to the next; in between the seat of `llm` plays, and is told the last one.
         form: of the last word, a key of `verdict.FORMS`.
         max_nudges: how often a day it is told that its reply was no decision; each is one more call.
@@ -239,4 +238,3 @@ committee.readers = readers  # type: ignore[attr-defined]
 committee.traits = model_traits(OPTIONS)  # type: ignore[attr-defined]
 committee.shared = model_shared("committee", OPTIONS, _check)  # type: ignore[attr-defined]
 committee.calls_per_episode = calls_per_episode  # type: ignore[attr-defined]
-committee.manner = lambda options: manner(options.get("debate_rounds", 0))  # type: ignore[attr-defined]
