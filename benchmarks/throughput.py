@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import batched
 import gymnasium as gym
+import in_readme
 import numpy as np
 
 from fintrading_gym import ENV_ID
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RESULTS = Path(__file__).parent / "results" / "throughput.json"
-README = Path(__file__).parent.parent / "README.md"
 CELL, LOOKBACK, SEED = "tsla_main", 7, 0
 ROUNDS, SECONDS = 5, 0.3  # measurements of each contestant, and the least time of one
 SLICE = 0.05  # seconds that one plays before it is the next one's turn: what slows the machine slows all alike
@@ -371,9 +371,7 @@ def main() -> int:
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     chosen.out.write_text(json.dumps(found, indent=2) + "\n")
     if chosen.readme:
-        text = README.read_text()
-        begin, end = (text.index(f"<!-- throughput: {mark} -->") for mark in ("begin", "end"))
-        README.write_text(text[: text.index("\n", begin) + 1] + readme(found) + text[end:])
+        in_readme.show("throughput", readme(found))
     return 0
 
 

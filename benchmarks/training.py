@@ -35,6 +35,7 @@ from time import process_time
 from typing import Any
 
 import gymnasium as gym
+import in_readme
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -53,7 +54,6 @@ from fintrading_gym.metrics import BUY, SELL, earned, fintrading_score
 from fintrading_gym.rollout import Task, rollout
 from fintrading_gym.windows import Window
 
-README = Path(__file__).parent.parent / "README.md"
 RESULTS = Path(__file__).parent / "results" / "training.json"
 TASK = Task(Window("TSLA", *VALIDATION), timesteps=None)
 STEPS, UPDATE = 200_000, 8192  # of a training, of one update of PPO
@@ -343,9 +343,7 @@ def main() -> int:
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     chosen.out.write_text(json.dumps(found, indent=1) + "\n")
     if chosen.readme:
-        text = README.read_text()
-        begin, end = (text.index(f"<!-- training: {mark} -->") for mark in ("begin", "end"))
-        README.write_text(text[: text.index("\n", begin) + 1] + readme(found) + text[end:])
+        in_readme.show("training", readme(found))
     return 0
 
 
