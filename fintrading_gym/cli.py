@@ -25,7 +25,7 @@ from fintrading_gym.env import FILLS, HOLD_RULES
 from fintrading_gym.errors import DataError, MissingExtra, RunStopped, UnknownName, lookup, one_line
 from fintrading_gym.executors import EXECUTORS, PROCESSES, find_executor
 from fintrading_gym.export import write_csv, write_json
-from fintrading_gym.flags import given, with_model_flags, with_options
+from fintrading_gym.flags import called, given, with_model_flags, with_options
 from fintrading_gym.ledger import evaluate
 from fintrading_gym.masking import IDENTITIES
 from fintrading_gym.observations import DETAILS, PERSONAS
@@ -360,13 +360,14 @@ def _timesteps(text: str) -> int | None:
 
 def _tell_calls(episodes: Sequence[tuple[Player, Task]]) -> None:
     """Before a run: how often those players will ask their models that know it, and ask more than once a day."""
-    calls: dict[str, list[int]] = {}
+    calls: dict[tuple[str, str], list[int]] = {}
     for player, task in episodes:
         if (count := player.calls(task)) is not None and count > task.decisions:
-            calls.setdefault(player.name, []).append(count)
-    for name, counts in calls.items():
+            calls.setdefault((player.name, called(player)), []).append(count)
+    for (name, manner), counts in calls.items():
         where = f"{len(counts)} episode{'s' * (len(counts) > 1)}"
         told = f"{name}: {sum(counts):,} calls to its model in {where}, nudges and what the cache holds aside"
+        told += f": {manner}" * bool(manner)
         Console(stderr=True).print(told, markup=False, highlight=False, soft_wrap=True)
 
 

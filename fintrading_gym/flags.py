@@ -24,8 +24,8 @@ MODEL_FLAGS: dict[str, tuple[type, str]] = {
     "cache_file": (str, "Where they are kept; else in the user's cache folder."),
     "prices": (str, "A TOML table of prices, in USD per million tokens, over the published ones."),
     "in_flight": (int, "Requests at a time to one endpoint, and episodes at a time."),
-    "attempts": (int, "Of one request, where it makes sense to ask again."),
-    "pauses": (str, "Between attempts: growing (0.5 s, doubling), stepped (10, 20, 30 s at a rate limit, else 5 s)."),
+    "attempts": (int, "Of one request, where it makes sense to ask again; else as --pauses says."),
+    "pauses": (str, "growing (5 attempts, 0.5 s, doubling), stepped (4; 10, 20, 30 s at a rate limit, else 5 s)."),
     "timeout": (float, "Seconds of one attempt."),
     "token_limit": (int, "The run stops when so many tokens are used; what is finished stays."),
     "usd_limit": (float, "The same for money."),
@@ -35,7 +35,7 @@ MODEL_FLAGS: dict[str, tuple[type, str]] = {
 
 # Of some of those players: type, whose, what it says.
 AGENT_FLAGS: dict[str, tuple[type, str, str]] = {
-    "debate_rounds": (int, "committee", "Rounds in which bull and bear answer each other; 0: one brief of each."),
+    "debate_rounds": (int, "committee", "Rounds in which bull and bear answer each other; 0: one-shot construction."),
     "every": (int, "committee", "Days from one whole analysis to the next; in between one plain question a day."),
     "form": (str, "committee", "How the last stage answers: schema (JSON) or prose (labelled lines)."),
     "sources": (str, "committee and finmem", "A JSONL file of news, filings and the like: date, kind, title, text."),
@@ -54,6 +54,11 @@ AGENT_FLAGS: dict[str, tuple[type, str, str]] = {
     "memory_reflect": (int, "finmem", "After so many days each the model looks back on them; 0: never."),
     "memory_file": (str, "finmem", "SQLite file in which memories are kept; else in the user's cache folder."),
     "memory_start": (str, "finmem", "Such a file, whose memory is gone on with instead of a warm-up."),
+}
+
+# What the values of some of those flags are called, where a number alone would mislead.
+AGENT_NAMES: dict[str, Callable[[Any], str]] = {
+    "debate_rounds": lambda n: f"a debate of {n} round{'s' * (n > 1)}" if n else "one-shot construction",
 }
 
 # What is meant where a flag is left out: said either way, it is the same agent.
@@ -83,6 +88,16 @@ def _flag(name: str, kind: type, told: str, panel: str) -> inspect.Parameter:
 def written(name: str) -> str:
     """An option's flag: `--max-nudges`, `--memory.top-k`."""
     return "--" + name.replace("memory_", "memory.", 1).replace("_", "-")
+
+
+def called(player: Player) -> str:
+    """The `AGENT_NAMES` of what a player's options say, or leave as it is; empty if none of them has one."""
+    usual = inspect.signature(player.factory).parameters
+    return ", ".join(
+        name(player.options.get(option, usual[option].default))
+        for option, name in AGENT_NAMES.items()
+        if option in player.traits.options and option in usual
+    )
 
 
 def given(flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from fintrading_agents.figures import figures, unsupported
 from fintrading_agents.pipeline import SEES
 from fintrading_agents.sources import KINDS, read_sources
 from fintrading_agents.verdict import read_labelled, read_schema
@@ -105,3 +106,14 @@ def test_the_examples_of_the_last_word_and_of_sources_are_read(tmp_path):
         ("2022-10-05", "news"),
         ("2022-10-07", "rating"),
     ]
+
+
+def test_the_audit_of_figures_is_as_the_page_says():
+    rows = re.findall(r"^\| (`.+`) \| ([^|]+) \| ((?:un)?supported)", PAGE, re.M)
+    assert len(rows) == 6
+    for texts, research, verdict in rows:
+        for text in re.findall("`(.+?)`", texts):
+            assert bool(unsupported(text, research)) == (verdict == "unsupported"), text
+    left_out = PAGE[PAGE.index("Left out, since") : PAGE.index("It does not ask what a figure is of")]
+    assert figures(left_out) == []
+    assert unsupported("82.74 %", "close 82.74") == []

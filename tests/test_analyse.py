@@ -1,6 +1,7 @@
 """`fintrading analyse`: one day, the five reports with names put back, and what was sent beside them."""
 
 import json
+import re
 from importlib.util import find_spec
 
 import pytest
@@ -41,8 +42,8 @@ def run(monkeypatch, tmp_path):
     return run
 
 
-def one_of(answers, identity="masked", items=(), **how):
-    window, _ = until("TSLA", "2022-10-10")
+def one_of(answers, identity="masked", items=(), day="2022-10-10", **how):
+    window, _ = until("TSLA", day)
     return record_of(Task(window, timesteps=1, identity=identity), Scripted(answers), items, **how)
 
 
@@ -57,9 +58,21 @@ def test_it_prints_the_verdict_and_five_reports(run):
 
 def test_its_cost_and_its_progress_are_told_stage_by_stage(run):
     lines = run("TSLA", *DAY, *SCRIPT, "--debate-rounds", 1).stderr.splitlines()
-    assert lines[0] == "7 calls to scripted/committee"
+    assert lines[0] == "7 calls to scripted/committee: a debate of 1 round"
     assert lines[1:8] == [f"{stage} ..." for stage in [*STAGES[:3], "bull 1", "bear 1", *STAGES[3:]]]
     assert lines[8].startswith("7 calls, 0 of them from the cache; tokens: unknown; paid: 0.0000 USD")
+
+
+def test_without_rounds_it_is_called_what_it_is(run, tmp_path):
+    done = run("TSLA", *DAY, *SCRIPT, "--json", "all.json")
+    assert done.stderr.splitlines()[0] == "5 calls to scripted/committee: one-shot construction"
+    assert "* One-shot construction: bull and bear did not read each other.\n" in done.stdout
+    told = json.loads((tmp_path / "all.json").read_text())
+    assert (told["facts"]["debate_rounds"], told["manner"]) == (0, "one-shot construction")
+    done = run("TSLA", *DAY, *SCRIPT, "--debate-rounds", 2)
+    assert "* A debate of 2 rounds.\n" in done.stdout
+    help = CliRunner().invoke(app, ["analyse", "--help"], terminal_width=300).stdout
+    assert "0: one-shot construction" in " ".join(help.split())
 
 
 def test_what_was_sent_is_masked_and_what_is_read_has_its_names(run, tmp_path):
@@ -86,6 +99,28 @@ def test_names_dates_and_quoted_prices_come_back_in_the_reports():
     restored = f"## Price\nTesla, Inc. fell to ${78.84 * told['dollars']:.2f} on {day}, said **Tesla, Inc.**."
     assert told["restored"] == [restored, None, None, None, None]
     assert restored.replace("## ", "#### ") in markdown(told)
+
+
+def test_prices_of_the_research_come_back_to_the_cent():
+    def quotes(messages):
+        """All prices of the research, and the last close as a target."""
+        if '"target_price"' not in messages[0]["content"]:
+            return " ".join(
+                f"at ${price}" for price in dict.fromkeys(re.findall(r"\d+\.\d\d(?! %)", messages[1]["content"]))
+            )
+        close = re.search(r"^close (\S+),", messages[1]["content"], re.MULTILINE)[1]
+        return f'{{"action": "hold", "confidence": 0.5, "target_price": {close}}}'
+
+    told = one_of(quotes, day="2022-10-06")
+    true = until("TSLA", "2022-10-06")[0].load()
+    shown = re.findall(r"\$(\S+)", told["restored"][0])
+    assert f"{true.close[-1]:.2f}" == "238.13" == shown[0]  # which is 95.82 there, and 95.82 / scale is 238.12
+    week = [f"{getattr(true, name)[t]:.2f}" for name in ("open", "high", "low", "close") for t in range(-7, 0)]
+    assert set(week) <= set(shown)
+    assert f"{true.low[-250:].min():.2f}" in shown
+    assert f"{true.high[-250:].max():.2f}" in shown
+    assert told["target_price"] == told["close"]
+    assert "target price 238.13 USD (+0.00 %), close 238.13 USD" in markdown(told)
 
 
 def test_live_sends_names_and_dates_and_restores_nothing(run, tmp_path):

@@ -1,11 +1,13 @@
 """The committee as a player: what it costs, what it keeps, what it plays, and that it knows nothing too early."""
 
+import datetime
 import json
 import os
 import subprocess
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -46,6 +48,12 @@ def written(folder, items, name="sources.jsonl"):
     path = folder / name
     path.write_text("".join(json.dumps(item._asdict()) + "\n" for item in items))
     return str(path)
+
+
+def after_the_close(date):
+    """The second after a day's close in New York, as three clocks tell it; two of them may call it another day."""
+    moment = datetime.datetime.fromisoformat(f"{date}T16:00:01").replace(tzinfo=ZoneInfo("America/New_York"))
+    return [moment.astimezone(ZoneInfo(zone)).isoformat() for zone in ("America/New_York", "UTC", "Asia/Tokyo")]
 
 
 def prompts(episode):
@@ -124,11 +132,13 @@ def test_the_calls_are_told_before_the_run():
     done = CliRunner().invoke(app, ["play", "committee", "--model", SCRIPT, *words, "--json"])
     assert done.exit_code == 0, done.output
     assert "committee:scripted/committee: 15 calls to its model in 1 episode," in done.stderr
+    assert done.stderr.splitlines()[0].endswith(" aside: a debate of 1 round")
     assert json.loads(done.stdout)["facts"]["calls"] == 15
     words = ["--cells", "tsla_main,nvda_bull_2023", "--seeds", "1", "--timesteps", "2"]
     done = CliRunner().invoke(app, ["leaderboard", "--agents", f"flat,committee:{SCRIPT}", *words])
     assert done.exit_code == 0, done.output
     assert "committee:scripted/committee: 20 calls to its model in 2 episodes," in done.stderr
+    assert done.stderr.splitlines()[0].endswith(" aside: one-shot construction")
     assert "flat" not in done.stderr
 
 
@@ -238,7 +248,8 @@ def test_egress_takes_what_it_makes_of_the_view_for_no_leak(cell, tmp_path):
 
 def test_the_hash_covers_every_prompt():
     names = {name for name in vars(pipeline) if name.isupper() and name not in ("WORDS", "SEES", "FINAL")}
-    assert {name for name in names if getattr(pipeline, name) not in pipeline.WORDS} == {"FORMS", "VERDICT", "REASONS"}
+    others = {"AGENT_NAMES", "FORMS", "REASONS", "VERDICT"}
+    assert {name for name in names if getattr(pipeline, name) not in pipeline.WORDS} == others
     assert module.PROMPTS == (pipeline.WORDS, LAST_WORD, SHAPE, llm.PROMPTS)
     assert play().facts["prompt_sha256"] == PROMPT_SHA256
 
@@ -276,6 +287,18 @@ def test_the_whole_trace_is_the_same_bytes_in_another_process(form, tmp_path):
     assert len(json.dumps(log)) > 50_000
 
 
+def test_what_is_told_at_a_close_and_after_it_differs_by_a_second(tmp_path):
+    """In every section, whatever clock the time is of."""
+    close = ("2022-10-06T16:00:00-04:00", "2022-10-06T20:00Z", "2022-10-07T05:00:00+09:00", "2022-10-06")
+    for kind in KINDS:
+        told = []
+        for date in (*close, *after_the_close("2022-10-06")):
+            path = written(tmp_path, [Item(date, kind, "A plant was opened", "")])
+            days = [day[0][1]["content"] for day in prompts(play(Task(timesteps=2), sources=path))]
+            told.append(["A plant was opened" in text for text in days])
+        assert told == [[True, True]] * 4 + [[False, True]] * 3
+
+
 @pytest.mark.parametrize("identity", ["real", "masked", "coarse"])
 def test_no_prompt_changes_when_later_prices_or_items_change(identity, tmp_path):
     closes = np.array([100 + 7 * ((k * 37) % 11) for k in range(80)], float)
@@ -285,7 +308,11 @@ def test_no_prompt_changes_when_later_prices_or_items_change(identity, tmp_path)
         later = closes.copy()
         later[t + 1 :] *= 3
         same = [Item(date, kind, "t", f"on {date}") for date in dates[: t + 1] for kind in KINDS]
-        more = [Item(dates[t + 1], kind, "boom", "it triples") for kind in KINDS] + [Item(None, "news", "boom", "")]
+        more = [
+            Item(date, kind, "boom", "it triples")
+            for kind in KINDS
+            for date in (dates[t + 1], *after_the_close(dates[t]), None)
+        ]
         logs = []
         for prices, items in ((closes, same), (later, same), (later, [*more, *same])):
             task = Task(window_of(prices, skip=40), timesteps=day + 2, identity=identity)

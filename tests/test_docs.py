@@ -97,6 +97,9 @@ def test_every_flag_of_models_is_an_option_that_the_seat_takes():
     assert MODEL_FLAGS.keys() <= set(find_player("llm:openai/x").traits.options)
     settings = Settings()
     assert (settings.attempts, settings.timeout, settings.in_flight) == (5, 120, 12)  # as the page says
+    assert Settings(pauses="stepped").attempts == 4
+    assert Settings(pauses="stepped", attempts=2).attempts == 2
+    assert "`--pauses stepped` is another way: four\nattempts" in MODELS
 
 
 FINMEM = (Path(__file__).resolve().parent.parent / "docs/finmem.md").read_text()
@@ -114,6 +117,17 @@ def test_the_page_about_the_memory_names_every_flag_and_all_that_a_flag_may_say(
     assert [name for name in flags if f"| `{written(name)}` |" not in FINMEM] == []
     assert [name for name in (*CONSTANTS, *EMBEDDINGS, *RULES) if f"`{name}`" not in FINMEM] == []
     assert [kind for kind in LAYER_OF if "-" in kind and f"`{kind}`" not in FINMEM] == []
+
+
+def test_the_page_about_the_memory_tells_the_speed_that_lies_beside_the_benchmark():
+    found = json.loads((Path(__file__).resolve().parent.parent / "benchmarks/results/memory.json").read_text())
+    times = found["milliseconds"]["10000"]
+    processor, clock = times["recall"]["processor"], times["recall"]["clock"]
+    told = " ".join(FINMEM.split())
+    assert f"among 10,000 memories takes {processor['p50']} ms of processor time (p95: {processor['p95']})" in told
+    assert f"{times['recall / product, of pairs']['p50']} times the bare product" in told
+    assert f"a clock saw {clock['p50']} ms (p95: {clock['p95']})" in told
+    assert processor["p95"] < 5
 
 
 def test_the_page_about_the_memory_has_the_constants_of_the_tables():

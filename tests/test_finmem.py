@@ -23,6 +23,7 @@ from fintrading_agents.memory.embeddings import open_embedding
 from fintrading_agents.models import ModelFailure, Scripted, weights
 from fintrading_agents.models import client as client_module
 from fintrading_agents.models.scripted import SCRIPTS
+from fintrading_agents.sources import KINDS
 from fintrading_gym import cli
 from fintrading_gym import leaderboard as board
 from fintrading_gym.flags import AGENT_FLAGS
@@ -233,7 +234,11 @@ def test_no_memory_and_no_prompt_depends_on_a_later_item_or_on_one_without_a_dat
     today = {"date": "2022-10-07", "kind": "news", "title": "A plant", "text": "One was opened."}
     later = [
         {"date": "2022-10-10", "kind": "news", "title": "A strike", "text": "It began on March 14, 2021."},
-        {"date": "2022-10-07T16:30-04:00", "kind": "news", "title": "After the close", "text": "x"},
+        *[
+            {"date": date, "kind": kind, "title": "After the close", "text": "x"}
+            for date in ("2022-10-07T16:00:01-04:00", "2022-10-07T23:00Z", "2022-10-08T05:00:01+09:00")
+            for kind in KINDS
+        ],
         {"kind": "news", "title": "Undated", "text": "x"},
     ]
     found = []
@@ -244,7 +249,7 @@ def test_no_memory_and_no_prompt_depends_on_a_later_item_or_on_one_without_a_dat
     assert len({trace(episode, 2) for episode, _ in found}) == 1
     assert len({trace(episode, 3) for episode, _ in found}) == 3
     assert found[0][1] == found[1][1] == found[2][1]
-    assert [episode.facts["items_used"] for episode, _ in found] == [2, 4, 3]
+    assert [episode.facts["items_used"] for episode, _ in found] == [2, 3 + 3 * len(KINDS), 3]
     assert [episode.facts["items_excluded"] for episode, _ in found] == [0, 1, 0]
     told = calls(found[1][0], "decision")
     assert "news: A plant. One was opened" in told[1]
@@ -599,6 +604,28 @@ def test_a_run_may_begin_with_the_memory_of_another(tmp_path, cache):
     assert bought.log[0]["memory"] == whole.log[0]["memory"]
     without = replace(another, options={"memory_start": trained}).play(SHORT)
     assert "none that was warmed up for the same stock, first day, seed, identity, items" in without.failure
+
+
+def test_a_memory_that_has_seen_later_days_tells_nothing_of_them(tmp_path):
+    """Neither of what was learned in the window, nor of what its table and its file of items went on with."""
+    close, more = walk(5), {"date": "2022-06-20", "kind": "news", "title": "Later", "text": "It doubled."}
+    other = np.where(np.arange(130) > 100, 2.0, 1.0) * close
+    told = []
+    for number, (closes, days, news) in enumerate(((close, 1, []), (close, 25, []), (other, 25, [more]))):
+        trained, path = str(tmp_path / f"{number}.sqlite"), sources(tmp_path, *news)
+        played(Task(window_of(closes, skip=100), timesteps=days), memory_file=trained, sources=path)
+        task = Task(window_of(close, skip=100), timesteps=9)
+        told.append(played(task, memory_start=trained, sources=sources(tmp_path)))
+    assert [episode.failure for episode in told] == [None] * 3
+    assert len({json.dumps(episode.log) for episode in told}) == 1
+    # An episode that begins earlier gets none of it, however much of its warm-up was before that.
+    with closing(sqlite3.connect(trained)) as db:
+        known = [day for (day,) in db.execute("SELECT known FROM memories")]
+    assert min(known) < -5 < 20 < max(known)
+    for skip in (90, 99, 101):
+        player = Player("finmem:given", finmem, Scripted(DIARY), {**QUICK, "memory_start": trained})
+        failure = player.play(Task(window_of(close, skip=skip), timesteps=2)).failure
+        assert "none that was warmed up for the same stock, first day" in failure
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,8 @@ def test_defect_4_a_checkpoint_carried_the_position_of_the_training_and_lost_the
     assert "your position: flat" in again.log[0]["calls"][-1]["messages"][1]["content"]
     for episode in (whole, again):  # the window's first day has no trade before it to be judged
         assert "feedback" not in episode.log[0]
+    holds = played(script=lambda messages: '{"action": "hold"}', memory_start=trained)
+    assert [day["feedback"]["earned"] for day in holds.log[1:]] == [0] * 3  # what is kept on the first day is nothing
     other = Player("finmem:given", finmem, Scripted(DIARY), {**QUICK, "memory_start": trained})
     assert "none that was warmed up for the same stock" in other.play(Task(timesteps=4, lookback=5)).failure
 

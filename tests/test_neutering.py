@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -19,9 +20,10 @@ from fintrading_agents.neutering.companies import SUFFIX, entities, key, owners,
 from fintrading_agents.neutering.dates import SHAPES, named_by
 from fintrading_agents.neutering.tokens import WIDTHS
 from fintrading_gym.errors import UnknownName
-from fintrading_gym.masking import ALIASES, COMPANY, IDENTITIES
+from fintrading_gym.masking import ALIASES, COMPANY, IDENTITIES, SCALED, mask
+from fintrading_gym.observations import price_text
 from fintrading_gym.rollout import Task
-from fintrading_gym.windows import TICKERS
+from fintrading_gym.windows import TICKERS, Window, bundled
 
 NAMED = [(alias, entity) for entity in entities(()) for alias in entity.aliases]
 FREE = [  # those that are masked wherever they stand
@@ -682,6 +684,36 @@ def test_quoted_prices_go_through_the_views_scale():
     assert float(restored) == pytest.approx(1.1 * info["price"], rel=1e-3)
     for stays in ("$2 billion", "$14.3bn", "5 million dollars", "12.5 %", "a gain of 14.3"):
         assert entity_map.neuter(stays) == stays
+
+
+@pytest.mark.parametrize("identity", SCALED)
+@pytest.mark.parametrize("ticker", TICKERS)
+def test_a_price_that_the_view_prints_comes_back_as_what_it_was(ticker, identity):
+    dates = bundled(ticker).date
+    window = Window(ticker, dates[300], dates[-1])
+    true, bars = window.load(), mask(window, 7, identity)
+    days = range(window.span()[0], len(dates))
+    columns = [(getattr(bars, name), getattr(true, name)) for name in ("open", "high", "low", "close")]
+    meant = defaultdict(set)  # a price as it is printed: what it may be
+    for t in range(days[0] - 249, days[-1] + 1):  # with those of the longest range that research tells
+        for shown, price in columns:
+            meant[price_text(shown[t])].add(price_text(price[t]))
+    entity_map = for_task(Task(window, timesteps=None), identity)
+    for printed, prices in meant.items():
+        assert entity_map.restore(f"at ${printed}")[4:] in prices  # the one price, or one of those that read alike
+    assert sum(len(prices) == 1 for prices in meant.values()) > (identity == "masked") * len(meant) / 3
+    last = for_task(Task(Window(ticker, dates[-2], dates[-1]), timesteps=1), identity)
+    today = mask(Window(ticker, dates[-2], dates[-1]), 7, identity).close[-1]
+    assert last.restore(f"closed at {price_text(today)}") == f"closed at {price_text(true.close[-1])}"
+    assert last.dollars(float(price_text(today))) == true.close[-1]
+
+
+def test_a_price_that_the_view_does_not_print_is_divided_and_what_is_no_price_stays():
+    entity_map = EntityMap("TSLA", scale=0.5, prices={100.0: 200.01})
+    assert entity_map.restore("$100, $100.00, $101 and $0.01") == "$200.01, $200.01, $202.00 and $0.020000"
+    for text in ("$0", "$0.00", f"${'9' * 400}"):
+        assert entity_map.restore(text) == text
+    assert EntityMap("TSLA", identity="names", scale=0.5, prices={100.0: 200.01}).restore("$100") == "$100"
 
 
 @pytest.mark.parametrize(

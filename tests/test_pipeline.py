@@ -315,6 +315,14 @@ def test_a_model_that_can_be_had_no_more_ends_the_episode(stage, kind):
     assert episode.score is None
 
 
+@pytest.mark.parametrize(
+    ("rounds", "manner"), [(0, "one-shot construction"), (1, "a debate of 1 round"), (3, "a debate of 3 rounds")]
+)
+def test_the_log_calls_a_debate_only_what_is_one(rounds, manner):
+    episode = played(says_who_it_is, Task(timesteps=2), debate_rounds=rounds)
+    assert [day["manner"] for day in episode.log] == [manner] * 2
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_limit_of_the_run_is_no_failed_stage(stage):
     with pytest.raises(RunStopped, match="usd_limit"):

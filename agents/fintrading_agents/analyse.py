@@ -23,7 +23,7 @@ from fintrading_agents.transcript import Transcript
 from fintrading_gym import __version__
 from fintrading_gym.cli import Detail, fail
 from fintrading_gym.errors import DataError, RunStopped, lookup
-from fintrading_gym.flags import given, with_model_flags, with_options
+from fintrading_gym.flags import AGENT_NAMES, given, with_model_flags, with_options
 from fintrading_gym.masking import mask
 from fintrading_gym.observations import DETAILS, PERSONAS, Sight, percent_text, price_text
 from fintrading_gym.replies import prose
@@ -66,7 +66,7 @@ def analyse(
     task = Task(window, persona, timesteps=1, detail=detail, identity="real" if live else "masked")
     for path in filter(None, (json_file, out)):
         path.open("a").close()  # one that cannot be written is told before anything is paid for
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
     if live and later:
         console.print(f"{day} lies in the past: a model that is told so may remember what followed.")
     with player.opened() as opened:
@@ -111,8 +111,8 @@ def _asked(task: Task, model: Model, options: Mapping[str, Any], console: Consol
     how = dict(options)
     sources = how.pop("sources", None)
     items = read_sources(sources, task.window.ticker) if sources else []
-    calls = calls_of_one(how.get("debate_rounds", 0))
-    console.print(f"{calls} calls to {model.name}")
+    rounds = how.get("debate_rounds", 0)
+    console.print(f"{calls_of_one(rounds)} calls to {model.name}: {AGENT_NAMES['debate_rounds'](rounds)}")
     try:
         return record_of(task, model, items, lambda stage: console.print(f"{stage} ..."), **how)
     except ModelFailure as failure:
@@ -144,6 +144,8 @@ def record_of(
     found = research(sight, 1, items, said.entity_map.neuter)
     decision, _ = wait(analysed(said, task, found, on_stage=on_stage, **how))
     (entry,) = said.log
+    if target := entry.get("target"):  # where it is a price of the research it is that price, and not a cent beside it
+        target["usd"] = said.entity_map.dollars(target["told"])
     texts = [prose(call)[0] for call in entry["calls"]]
     restored = [said.entity_map.restore(text) for text in texts]
     return {
@@ -157,7 +159,12 @@ def record_of(
         "invalid": entry.get("invalid"),
         "restored": [text if text != told else None for text, told in zip(restored, texts, strict=True)],
         **entry,
-        "facts": said.facts | {"prompt_sha256": PROMPT_SHA256, "sources_sha256": fingerprint(items) if items else None},
+        "facts": {
+            **said.facts,
+            "debate_rounds": how.get("debate_rounds", 0),
+            "prompt_sha256": PROMPT_SHA256,
+            "sources_sha256": fingerprint(items) if items else None,
+        },
         "data_sha256": window.load().sha256,
         "version": __version__,
     }
@@ -194,6 +201,8 @@ def _told(record: Mapping[str, Any]) -> str:
     """What a reader must know of the texts."""
     facts, unsupported = record["facts"], record["unsupported"]
     lines = [f"Model: {facts['model']}" + (f" ({facts['note']})" if facts["note"] else "")]
+    apart = "" if facts["debate_rounds"] else ": bull and bear did not read each other"
+    lines.append(f"{record['manner'].capitalize()}{apart}.")
     if record["identity"] != "real":
         lines.append(
             "The model was told neither names nor dates. Prices without a dollar sign stand as it saw them: "

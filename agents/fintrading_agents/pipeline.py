@@ -8,6 +8,7 @@ from fintrading_agents import llm
 from fintrading_agents.models import ModelFailure
 from fintrading_agents.transcript import Transcript
 from fintrading_agents.verdict import FORMS, LABELLED, SCHEMA, VERDICT
+from fintrading_gym.flags import AGENT_NAMES
 from fintrading_gym.replies import REASONS, Decision, prose
 from fintrading_gym.rollout import Task
 
@@ -113,11 +114,14 @@ class Analysis:
     async def verdict(self) -> Decision:
         """The whole of it; its action is None where the last stage's reply holds none.
 
+        The day's entry in the log is told its `manner`, which is a debate or none.
+
         Raises:
             StageFailed: a stage failed.
             ModelFailure: nothing more can be had of the model.
             RunStopped: a limit of the run is reached.
         """
+        self.said.log[-1]["manner"] = AGENT_NAMES["debate_rounds"](self.debate_rounds)
         await self.analyst()
         await self.briefs()
         for n in range(1, self.debate_rounds + 1):

@@ -212,6 +212,8 @@ class Memory:
         recalled = []
         for place, name in enumerate(self._names):
             here = np.flatnonzero(layer == place)
+            if len(here) > top_k:  # only those that tie with the last one need to be sorted
+                here = here[score[here] >= np.partition(score[here], -top_k)[-top_k]]
             best = here[np.lexsort((-here, -score[here]))[:top_k]]
             for k in best.tolist():
                 parts = recency[k].item(), relevance[k].item(), importance[k].item(), score[k].item()

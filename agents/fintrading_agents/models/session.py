@@ -22,10 +22,11 @@ T = TypeVar("T")
 MAX_TOKENS = 4096  # of a reply: enough to think first, for one that its own reasoning cuts off decides nothing
 
 
-PAUSES = {
+PAUSES = {  # ways to try again
     "growing": "half a second, doubled from one to the next, at most 30 seconds; and up to half a second by chance",
     "stepped": "10, 20, 30 seconds and so on after a rate limit, 5 seconds after anything else",
 }
+ATTEMPTS = {"growing": 5, "stepped": 4}
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Settings:
     cache_file: str | None = None  # None: replies.sqlite in the user's cache folder
     prices: str | None = None  # a TOML table over the published prices; see prices.find_price
     in_flight: int = 12  # requests at a time to one endpoint
-    attempts: int = 5  # of one call
+    attempts: int = None  # type: ignore[assignment]  # of one call; None: ATTEMPTS of its pauses
     pauses: str = "growing"  # between them, a key of PAUSES; what an endpoint asks for comes first
     timeout: float = 120.0  # seconds of one attempt
     patience: float = 600.0  # seconds of one call with its pauses
@@ -51,6 +52,8 @@ class Settings:
     def __post_init__(self) -> None:
         lookup("cache mode", self.cache, MODES)
         lookup("kind of pauses", self.pauses, PAUSES)
+        if self.attempts is None:
+            object.__setattr__(self, "attempts", ATTEMPTS[self.pauses])
         lookup("structured output", self.structured, {"auto": None, **STRUCTURED})
         if self.temperature is not None and not 0 <= self.temperature < float("inf"):
             raise ValueError(f"temperature={self.temperature!r} is not a number >= 0")

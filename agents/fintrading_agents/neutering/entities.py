@@ -4,8 +4,9 @@ import hashlib
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,9 +28,11 @@ from fintrading_agents.neutering.companies import (
     tidied,
 )
 from fintrading_gym.masking import DATED, PRICE_STEP, SCALED, find_identity, mask, on_grid
+from fintrading_gym.observations import price_text
 from fintrading_gym.rollout import Task
-from fintrading_gym.windows import iso_date
+from fintrading_gym.windows import Window, iso_date
 
+YEAR = 250  # days before the window of which research tells the highest and the lowest price
 OUTSIDE = 5001  # dates that are no trading day of the calendar are numbered from here on
 
 DAY = r"Day\s?(?P<day>\d{1,4})(?![^\W_])"  # as the masked view writes it
@@ -70,6 +73,7 @@ class EntityMap:
         days: Sequence[str] = (),
         today: str | None = None,
         scale: float = 1.0,
+        prices: Mapping[float, float] = MappingProxyType({}),
         seed: int = 0,
     ):
         """Give everybody who is known a token.
@@ -83,6 +87,8 @@ class EntityMap:
             days: the trading days that dates are counted in, ISO, ascending; the first is Day 1.
             today: one of `days`; days are then told from it, as `T-0005`.
             scale: `masking.Mask.scale` of the view.
+            prices: those of the view as it prints them, and what each is in USD: they come back as what they were,
+                and not a cent beside it. Others are divided by `scale`.
             seed: of the numbers.
 
         Raises:
@@ -101,6 +107,7 @@ class EntityMap:
         self.unknown: Counter[str] = Counter()
         """What `restore` met that is written like a token and means nothing, and how often."""
         self._scale = scale if identity in SCALED else 1.0
+        self._printed = prices if identity in SCALED else {}
         more = tuple(sorted({tidied(company) for company in companies}, key=repr))
         self._owners = owners(more)
         primary = next((entity for entity in entities(more) if symbol in entity.tickers), None)
@@ -277,7 +284,12 @@ class EntityMap:
         return match.group()
 
     def _true_price(self, number: str) -> str:
-        return self._quoted.get(number) or f"{float(number.replace(',', '')) / self._scale:.2f}"
+        price = self.dollars(float(number.replace(",", "")))
+        return self._quoted.get(number) or (price_text(price) if 0 < price < float("inf") else number)
+
+    def dollars(self, price: float) -> float:
+        """A price on the view's scale, in USD."""
+        return self._printed.get(price, price / self._scale)
 
 
 def for_task(task: Task, identity: str, **keywords: Any) -> EntityMap:
@@ -292,7 +304,25 @@ def for_task(task: Task, identity: str, **keywords: Any) -> EntityMap:
     start, _ = window.span()
     shown = window.load().date[max(0, start - task.lookback + 1) : start + task.decisions + 1]
     scale = mask(window, task.lookback, identity).scale
-    return EntityMap(window.ticker, identity=identity, days=shown, scale=scale, **keywords)
+    last = start + task.decisions
+    printed = _printed(window, task.lookback, identity, last) if identity in SCALED else {}
+    return EntityMap(window.ticker, identity=identity, days=shown, scale=scale, prices=printed, **keywords)
+
+
+@lru_cache(maxsize=64)
+def _printed(window: Window, lookback: int, identity: str, last: int) -> Mapping[float, float]:
+    """The prices that views and research show until this row, and what they are in USD.
+
+    Scaled to 100 and rounded, two prices of a dear stock may read alike: the latest is meant, and the close of its day.
+    """
+    bars, true, rows = (
+        mask(window, lookback, identity),
+        window.load(),
+        slice(max(0, window.span()[0] - max(YEAR, lookback)), last + 1),
+    )
+    told = np.stack([bars.open, bars.high, bars.low, bars.close], axis=1)[rows].ravel().tolist()
+    meant = np.stack([true.open, true.high, true.low, true.close], axis=1)[rows].ravel().tolist()
+    return MappingProxyType(dict(zip((float(price_text(price)) for price in told), meant, strict=True)))
 
 
 @lru_cache(maxsize=256)
