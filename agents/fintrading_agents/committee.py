@@ -35,7 +35,7 @@ class Committee:
     """One episode's agent."""
 
     def __init__(self, task: Task, model: Model, items: Sequence[Item], every: int, **how: Any):
-        self._said, self.model = Transcript(task, model), model.name
+        self._said, self.model = Transcript(task, model, "committee", every, how), model.name
         self.detail, self.identity, self.log = self._said.detail, self._said.identity, self._said.log
         self._sight = Sight(task.window, task.lookback, self.detail, self.identity)
         self._task, self._items, self._every, self._how = task, items, every, how
