@@ -382,6 +382,45 @@ def test_an_episode_that_was_broken_off_goes_on_as_it_began_and_pays_for_no_day_
 
 
 @needs_client
+def test_a_row_tells_whose_prices_its_cost_comes_from_and_their_date_is_no_leak(options, tmp_path):
+    prices = tmp_path / "prices.toml"
+    prices.write_text('["openai/stub"]\ninput = 1\noutput = 1\ndate = 2026-05-04\n')
+    priced = {**options, "prices": str(prices)}
+    with Stub(BUYS) as stub:
+        rows = [board_of(stub.url, given, [Task(timesteps=2)])[0] for given in (priced, priced)]
+        (replayed,) = board_of(stub.url, {**options, "cache": "replay"}, [Task(timesteps=2)])
+    assert all(row["prices"].startswith("prices.toml (sha256 ") for row in (*rows, replayed))
+    assert all(row["prices"].endswith(" of 2026-05-04") and row["leaks"] == 0 for row in (*rows, replayed))
+    assert "prices" not in played([BUY] * 3).facts
+
+
+@needs_client
+def test_a_row_names_every_form_that_was_asked_for_where_the_endpoint_takes_another_one_midway(options):
+    def answer(body):
+        if len(stub.requests) > 3 and "response_format" in body:
+            return error(400, "unsupported response_format", param="response_format")
+        return says('{"bird": "kingfisher"}') if len(stub.requests) == 1 else BUYS
+
+    with Stub(answer) as stub:
+        days = [Task(timesteps=4)]
+        (row,) = board_of(stub.url, {**options, "structured": "auto"}, days)
+        replayed = board_of(stub.url, {**options, "structured": "auto", "cache": "replay"}, days)
+    assert (row["structured"], row["failure"]) == ("json_schema and none", None)
+    assert record(replayed) == record([row])
+
+
+@needs_client
+def test_an_episode_that_a_call_ended_goes_on_as_it_began(options):
+    days = [Task(timesteps=3)]
+    with Stub(BUYS, FAULTS["length"], SELLS, FAULTS["bad_request"], SELLS) as stub:
+        (failed,) = board_of(stub.url, options, days)
+        assert failed["failure"].startswith("day 2: ModelFailure: bad_request")
+        (played,) = board_of(stub.url, options, days)
+        assert len(stub.requests) == 1 + 3 + 2
+    assert (played["failure"], played["format_nudges"], played["cache_hits"]) == (None, 1, 2)
+
+
+@needs_client
 def test_an_episode_that_came_to_its_end_in_a_run_that_did_not_is_asked_anew_too(options):
     days = [Task(timesteps=1), Task("spy_bear_2022", timesteps=3)]
     with Stub(BUYS, FAULTS["length"], SELLS, BUYS) as stub:

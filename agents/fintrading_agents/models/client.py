@@ -148,8 +148,13 @@ class Client:
     async def complete(self, messages: Messages, *, sample: int = 0, form: Form | None = None) -> Reply:
         """One answer; see `reply.Model`."""
         with self._under_way():
-            wished = self._request(messages, sample, form, self._wished)
-            return self._noted(await self._answer(wished, form, asker.get()))
+            wished, who = self._request(messages, sample, form, self._wished), asker.get()
+            try:
+                return self._noted(await self._answer(wished, form, who))
+            except ModelFailure:
+                if who:
+                    who.failed = True
+                raise
 
     async def embed(self, texts: Sequence[str]) -> tuple[list[list[float]], Reply]:
         """A vector a text, and the reply they came in; the endpoint is asked as for an answer.
@@ -293,15 +298,16 @@ class Client:
             elif who:
                 self._keep_apart(own, reply, there=kept is not None)
                 who.kept[own] = cache
+                self._shared.askers.add(who)
         if who:
             who.turns[name] += 1
         return reply
 
     def _keep_apart(self, own: str, reply: Reply, there: bool = False) -> None:
         """Keep what is no answer for the episode that got it; see `cache.TABLES`."""
-        cache, unfinished = self._shared.cache, self._shared.unfinished
-        if cache and own not in unfinished:
-            unfinished.add(own)
+        cache, apart = self._shared.cache, self._shared.apart
+        if cache and own not in apart:
+            apart.add(own)
             if not there:
                 cache.put_unfinished(own, replace(reply, cached=False))
 

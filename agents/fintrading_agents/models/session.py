@@ -67,12 +67,13 @@ class Settings:
 LIMITS = ("token_limit", "usd_limit", "seconds_limit")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Asker:
     """An episode that asks a model, for what is kept for it alone; see `cache.TABLES`."""
 
     episode: str  # the same whenever it is played
     turns: Counter[str] = field(default_factory=Counter)  # replies it got, by cache key
+    failed: bool = False  # a call of it
     kept: dict[str, Cache] = field(default_factory=dict)  # its replies that are no answers, by name; see `cache.TABLES`
 
     def end(self) -> None:
@@ -150,7 +151,8 @@ class Session:
         path = Path(settings.cache_file) if settings.cache_file else cache_folder() / "replies.sqlite"
         self.cache = None if settings.cache == "off" else Cache(path, create=settings.cache != "replay")
         self.flights: dict[str, Flight] = {}  # by cache key
-        self.unfinished: set[str] = set()  # the names of its episodes' replies that are no answers
+        self.apart: set[str] = set()  # the names of its episodes' replies that are no answers
+        self.askers: set[Asker] = set()  # that got such replies
         self.no_answers: Counter[str] = Counter()  # calls of this run whose reply was none, by outcome
         self.broken_off = False  # True: by a limit, an interrupt or a fault
         self.at_end: list[Callable[[], Coroutine[Any, Any, None]]] = []  # closes connections, which flights share
@@ -201,8 +203,9 @@ class Session:
             log.warning("replies that were no answers: %s; %s", told, NO_ANSWERS[self.settings.cache])
         if self.cache:
             try:
-                if not self.broken_off:
-                    self.cache.finish(self.unfinished)
+                for who in () if self.broken_off else self.askers:
+                    if not who.failed:  # else it is to be played again, and goes on as it began
+                        who.end()
             finally:
                 self.cache.close()
 
