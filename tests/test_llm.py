@@ -421,6 +421,18 @@ def test_an_episode_that_a_call_ended_goes_on_as_it_began(options):
 
 
 @needs_client
+def test_an_episode_that_is_played_twice_in_a_run_is_asked_anew_and_replayed_as_it_was_last(options):
+    cut = [says(text, finish_reason="length") for text in ("I wou", "Well,")]
+    with Stub(BUYS, cut[0], SELLS, cut[1], SELLS) as stub:
+        player = Player("llm", llm, "openai/stub", {"base_url": stub.url, **options})
+        with player.opened() as opened:
+            told = [opened.play(Task(timesteps=1)).log[0]["calls"] for _ in range(2)]
+        replayed = replace(player, options={**player.options, "cache": "replay"}).play(Task(timesteps=1))
+        assert len(stub.requests) == 1 + 2 + 1  # the nudge was answered
+    assert [calls[0]["content"] for calls in (*told, replayed.log[0]["calls"])] == ["I wou", "Well,", "Well,"]
+
+
+@needs_client
 def test_an_episode_that_came_to_its_end_in_a_run_that_did_not_is_asked_anew_too(options):
     days = [Task(timesteps=1), Task("spy_bear_2022", timesteps=3)]
     with Stub(BUYS, FAULTS["length"], SELLS, BUYS) as stub:

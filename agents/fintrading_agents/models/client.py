@@ -222,9 +222,8 @@ class Client:
         """The request as the endpoint takes it."""
         dropped, body = self._quirks["dropped"], dict(wished)
         if form and self.structured != self._wished:
-            body = {name: value for name, value in body.items() if name not in HOLDING} | STRUCTURED[self.structured](
-                form
-            )
+            body = {name: value for name, value in body.items() if name not in HOLDING}
+            body |= STRUCTURED[self.structured](form)
         if "max_tokens" in dropped and "max_tokens" in body:
             body[RENAMED] = body["max_tokens"]
         return {name: value for name, value in body.items() if name not in dropped}
@@ -241,12 +240,8 @@ class Client:
         name, dropped = fault.parameter, self._quirks["dropped"]
         if name not in body:
             return False
-        if (
-            name in (*HOLDING, RENAMED)
-            and learn
-            and not self._before_the_run
-            and await self._relearn(fault, body, asked)
-        ):
+        learn = learn and not self._before_the_run and name in (*HOLDING, RENAMED)
+        if learn and await self._relearn(fault, body, asked):
             return True
         if name in HOLDING:  # without its form it is another question
             return False
@@ -296,20 +291,14 @@ class Client:
             if who and reply.outcome == "ok":
                 cache.drop(own)
             elif who:
-                self._keep_apart(own, reply, there=kept is not None)
+                if kept is None and own not in self._shared.apart:  # it came when the call was answered already
+                    cache.put_unfinished(own, replace(reply, cached=False))
+                self._shared.apart.discard(own)
                 who.kept[own] = cache
                 self._shared.askers.add(who)
         if who:
             who.turns[name] += 1
         return reply
-
-    def _keep_apart(self, own: str, reply: Reply, there: bool = False) -> None:
-        """Keep what is no answer for the episode that got it; see `cache.TABLES`."""
-        cache, apart = self._shared.cache, self._shared.apart
-        if cache and own not in apart:
-            apart.add(own)
-            if not there:
-                cache.put_unfinished(own, replace(reply, cached=False))
 
     def _noted(self, reply: Reply) -> Reply:
         if reply.outcome != "ok":
@@ -317,16 +306,15 @@ class Client:
         return reply
 
     def _kept(self, name: str, own: str | None) -> Reply | None:
-        """An answer that was bought; or what an episode got instead that goes on after its run broke off."""
+        """An answer that was bought; or what an interrupted episode got instead, which goes on as it began."""
         cache = self._shared.cache
         assert cache is not None
         for held in (own and cache.get_unfinished(own), cache.get(name, any_outcome=False)):
             if held:
                 priced = self._priced(held)
                 if priced.cost != held.cost:
-                    cache.put(
-                        own if own and held.outcome != "ok" else name, replace(priced, cached=False), replace=True
-                    )
+                    there = name if held.outcome == "ok" else str(own)
+                    cache.put(there, replace(priced, cached=False), replace=True)
                 return priced
         return None
 
@@ -337,8 +325,9 @@ class Client:
 
         async def buy_and_keep() -> Reply:
             reply = await self._buy(wished, form)
-            for apart in waiting - {name} if reply.outcome != "ok" else ():
-                self._keep_apart(apart, reply)
+            for apart in waiting - {name} if reply.outcome != "ok" else ():  # see `cache.TABLES`
+                cache.put_unfinished(apart, reply)
+                self._shared.apart.add(apart)
             if reply.outcome == "ok" or name in waiting:
                 reply = cache.put(name, reply, replace=self._settings.cache == "refresh")
             return reply

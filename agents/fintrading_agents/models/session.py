@@ -151,7 +151,7 @@ class Session:
         path = Path(settings.cache_file) if settings.cache_file else cache_folder() / "replies.sqlite"
         self.cache = None if settings.cache == "off" else Cache(path, create=settings.cache != "replay")
         self.flights: dict[str, Flight] = {}  # by cache key
-        self.apart: set[str] = set()  # the names of its episodes' replies that are no answers
+        self.apart: set[str] = set()  # names under which replies that are no answers were kept as they came
         self.askers: set[Asker] = set()  # that got such replies
         self.no_answers: Counter[str] = Counter()  # calls of this run whose reply was none, by outcome
         self.broken_off = False  # True: by a limit, an interrupt or a fault
