@@ -91,6 +91,9 @@ FAULTS = {
     "quota": error(429, "You exceeded your current quota, please check your plan", "insufficient_quota"),
     "no_credit": error(402, "Insufficient credits"),
     "context_length": error(400, "maximum context length is 2048 tokens", "context_length_exceeded"),
+    "reply_length": error(
+        400, "max_tokens is too large: 4096. This model's maximum context length is 2048 tokens", param="max_tokens"
+    ),
     "bad_request": error(400, "messages: field required"),
     # It answers, but not with a text one could use.
     "empty": says(""),

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from fintrading_agents.models.cache import Cache, key
+from fintrading_agents.models.cache import Cache, key, key_within
 from fintrading_agents.models.reply import Reply, Usage
 from fintrading_gym.errors import RunStopped
 
@@ -55,6 +55,24 @@ def test_a_reply_that_is_no_answer_is_kept_for_replay_alone_until_there_is_one(o
     assert cache.put("a", bad, replace=False).content == OK.content  # an answer is not lost again ...
     cache.put("a", bad, replace=True)
     assert cache.get("a", any_outcome=False) is None  # ... but where every reply is to be renewed
+    cache.close()
+
+
+def test_what_an_episode_got_instead_of_an_answer_is_there_until_it_ends_and_then_for_replay_alone(tmp_path):
+    cache, bad = Cache(tmp_path / "replies.sqlite"), Reply(None, "refused")
+    names = {key_within(name, who, turn) for name in "ab" for who in ("one", "other") for turn in (0, 1)}
+    assert len(names) == 8
+    own, *others = sorted(names)
+    cache.put_unfinished(own, bad)
+    assert cache.get_unfinished(own).outcome == "refused"
+    assert not any(cache.get(name, any_outcome=True) or cache.get_unfinished(name) for name in (*others, "a", "b"))
+    cache.finish([own])
+    assert cache.get_unfinished(own) is None
+    assert cache.get(own, any_outcome=False) is None
+    assert cache.get(own, any_outcome=True).outcome == "refused"
+    cache.drop(own)
+    cache.drop(own)
+    assert cache.get(own, any_outcome=True) is None
     cache.close()
 
 

@@ -5,12 +5,14 @@ import io
 import json
 import logging
 import os
+import socket
 import sqlite3
 import subprocess
 import sys
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -19,6 +21,8 @@ from stub_endpoint import FAULTS, Answer, Stub, error, says
 from fintrading_agents.models import Form, ModelFailure, Settings, open_model, wait
 from fintrading_agents.models import client as client_module
 from fintrading_agents.models import session as session_module
+from fintrading_agents.models.prices import Price
+from fintrading_agents.models.reply import held
 from fintrading_gym.errors import RunStopped, UnknownName
 from fintrading_gym.replies import parse
 
@@ -57,6 +61,7 @@ AT_ONCE = {
     "quota": "quota",
     "no_credit": "quota",
     "context_length": "context",
+    "reply_length": "reply_length",
     "bad_request": "bad_request",
 }
 OUTCOMES = {
@@ -82,6 +87,21 @@ def settings(tmp_path):
     return Settings(
         cache_file=str(tmp_path / "replies.sqlite"), structured="none", attempts=3, timeout=5.0, patience=20.0
     )
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Pauses take no time, and the clock that attempts, patience and limits go by runs on by them; their lengths."""
+    pauses, real, sleep = [], time.monotonic, asyncio.sleep
+
+    async def paused(seconds, result=None):
+        if seconds > 0.1:
+            pauses.append(seconds)
+        return await sleep(0, result)
+
+    monkeypatch.setattr(asyncio, "sleep", paused)
+    monkeypatch.setattr(time, "monotonic", lambda: real() + sum(pauses))
+    return pauses
 
 
 def ask(stub, settings, *calls, name=NAME):
@@ -132,6 +152,20 @@ def changed(message=None, choice=None, **body):
     return Answer(json.dumps({**told, **body}).replace("Infinity", "1e400"))
 
 
+ROOM = "This model's maximum context length is 8192 tokens"
+# As OpenAI, vLLM, Anthropic and Azure write it.
+LONG_REPLIES = (
+    "max_tokens is too large: 99999. This model supports at most 16384 completion tokens, whereas you provided 99999.",
+    f"'max_tokens' or 'max_completion_tokens' is too large: 9000. {ROOM} and your request has 50 input tokens.",
+    "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens",
+    f"{ROOM}. However, you requested 8500 tokens (500 in the messages, 8000 in the completion).",
+)
+LONG_CONVERSATIONS = (
+    f"{ROOM}. However, you requested 13000 tokens (9000 in the messages, 4000 in the completion).",
+    f"{ROOM}. However, your messages resulted in 9000 tokens.",
+)
+
+
 def in_200(code, kind="error"):
     return Answer({"error": {"message": "no", "code": code, "type": kind}})
 
@@ -152,6 +186,8 @@ def in_200(code, kind="error"):
         (Answer([]), "malformed", 3),
         (changed(choice={"finish_reason": "error"}), "server", 3),
         (changed(choice={"finish_reason": "error", "error": {"code": 429, "message": "busy"}}), "rate_limit", 3),
+        *((error(400, told), "reply_length", 1) for told in LONG_REPLIES),
+        *((error(400, told), "context", 1) for told in LONG_CONVERSATIONS),
         (in_200("insufficient_quota"), "quota", 1),
         (in_200(None, "insufficient_quota"), "quota", 1),
         (in_200("429"), "rate_limit", 3),
@@ -255,6 +291,54 @@ def test_stepped_pauses_give_way_to_what_the_endpoint_asks_for(settings):
     assert (reply.outcome, reply.attempts) == ("ok", 2)
 
 
+@pytest.mark.parametrize(
+    ("fault", "pauses"), [("rate_limit", [10.0, 20.0, 30.0]), ("overloaded", [5.0] * 3), ("slow", [5.0] * 3)]
+)
+def test_no_other_limit_cuts_the_stepped_pauses(fault, pauses, settings, clock):
+    usual = Settings(cache_file=settings.cache_file, structured="none", attempts=4, pauses="stepped", timeout=0.2)
+    with Stub(BUY, FAULTS[fault]) as stub:
+        with pytest.raises(ModelFailure) as failure:
+            ask(stub, usual, {"sample": 1})
+        assert (failure.value.attempts, len(stub.requests)) == (4, 1 + 4)
+    assert clock == pauses
+
+
+def test_a_limit_in_seconds_counts_the_pauses(settings, clock):
+    with Stub(BUY, FAULTS["rate_limit"]) as stub:
+        limited = replace(settings, attempts=4, pauses="stepped", patience=600.0, seconds_limit=25.0)
+        with pytest.raises(RunStopped, match=r"seconds_limit=25\.0 is reached"):
+            ask(stub, limited, {"sample": 1})
+        assert len(stub.requests) <= 1 + 3
+
+
+def test_patience_is_for_pauses_and_not_for_slow_answers(settings):
+    with Stub(BUY, replace(FAULTS["slow"], delay=0.6), BUY) as stub:
+        (reply,) = ask(stub, replace(settings, timeout=0.4, patience=0.2), {"sample": 1})
+        assert (reply.outcome, reply.attempts) == ("ok", 2)
+    with Stub(BUY, error(429, "slow down", retry_after="0.5")) as stub:
+        with pytest.raises(ModelFailure, match="rate_limit"):
+            ask(stub, replace(settings, patience=0.2), {"sample": 2})
+        assert len(stub.requests) == 2
+
+
+@pytest.mark.parametrize(("pauses", "least"), [("growing", [0.5, 1.0]), ("stepped", [10.0, 20.0])])
+def test_an_endpoint_that_wants_to_be_asked_again_at_once_is_given_our_own_pauses(
+    pauses, least, settings, clock, monkeypatch
+):
+    monkeypatch.setattr(client_module, "FIRST_PAUSE", 0.5)
+    with Stub(BUY, error(429, "slow down", retry_after="0")) as stub, pytest.raises(ModelFailure):
+        ask(stub, replace(settings, pauses=pauses, patience=600.0), {"sample": 1})
+    assert len(clock) == 2
+    assert all(floor <= pause <= floor + 0.5 for floor, pause in zip(least, clock, strict=True))
+
+
+def test_a_pause_is_never_shorter_than_our_first(settings, clock, monkeypatch):
+    monkeypatch.setattr(client_module, "FIRST_PAUSE", 0.5)
+    with Stub(BUY, error(429, "slow down", retry_after="0.2")) as stub, pytest.raises(ModelFailure):
+        ask(stub, settings, {"sample": 1})
+    assert [pause for pause in clock if pause >= 0.5] == [0.5, 0.5]
+
+
 def test_all_kinds_of_pauses_are_there_and_another_is_told():
     assert client_module._PAUSES.keys() == session_module.PAUSES.keys()
     with pytest.raises(UnknownName, match=r"No kind of pauses 'stepd'.*Did you mean 'stepped'"):
@@ -321,19 +405,62 @@ def test_an_endpoint_that_is_not_there_is_told_in_seconds(settings):
     assert time.monotonic() - started < 5
 
 
-@pytest.mark.parametrize("fault", ["slow", "overloaded"])
-def test_the_preflight_fails_soon_whatever_the_settings(fault, settings, monkeypatch):
-    monkeypatch.setattr(client_module.Client.__init__, "__kwdefaults__", {
-        **client_module.Client.__init__.__kwdefaults__, "preflight_seconds": 1.0
-    })  # fmt: skip
-    monkeypatch.setattr(client_module, "FIRST_PAUSE", 0.001)
+@pytest.mark.parametrize("fault", [name for name in RETRIED if RETRIED[name] not in client_module.PASSING])
+def test_what_does_not_pass_by_itself_is_tried_twice_before_the_run(fault, settings):
     with Stub(FAULTS[fault]) as stub:
+        with pytest.raises(RunStopped, match=f"cannot be had: {RETRIED[fault]}.*{stub.url}, after 2 attempts"):
+            ask(stub, replace(settings, attempts=50, timeout=0.2 if fault == "slow" else 5.0))
+        assert len(stub.requests) == client_module.PREFLIGHT_ATTEMPTS
+
+
+@pytest.mark.parametrize("fault", AT_ONCE)
+def test_what_will_not_change_is_tried_once_before_the_run(fault, settings):
+    with Stub(FAULTS[fault]) as stub:
+        with pytest.raises(RunStopped, match=f"cannot be had: {AT_ONCE[fault]}.*status {FAULTS[fault].status}"):
+            ask(stub, settings)
+        assert len(stub.requests) == 1
+
+
+@pytest.mark.parametrize("name", ["rate_limit", "overloaded", "error_in_200", "rate_limit_in_200"])
+def test_what_passes_is_waited_for_before_the_run_as_in_it(name, settings):
+    with Stub(FAULTS[name], FAULTS[name], FAULTS[name], BUY) as stub:
+        (reply,) = ask(stub, replace(settings, attempts=4))
+        assert (reply.outcome, len(stub.requests)) == ("ok", 4 + 1)
+
+
+def test_a_rate_limit_of_twenty_seconds_is_waited_for_before_the_run(settings, clock, caplog):
+    with Stub(error(429, "slow down", retry_after="20"), BUY) as stub:
+        (reply,) = ask(stub, replace(settings, patience=600.0), {"sample": 1})
+        assert (reply.outcome, len(stub.requests)) == ("ok", 3)
+    assert 19 < sum(clock) < 21
+    assert any("again in 20.0 s" in record.message for record in caplog.records if record.levelname == "WARNING")
+
+
+def test_an_endpoint_that_is_slow_has_the_time_of_a_request_and_the_user_is_told(settings, monkeypatch, caplog):
+    monkeypatch.setattr(client_module, "QUIET", 0.1)
+    with Stub(replace(BUY, delay=0.5)) as stub:
+        ask(stub, replace(settings, timeout=5.0))
+        with pytest.raises(RunStopped, match="cannot be had: timeout"):
+            ask(stub, replace(settings, timeout=0.3, cache="refresh"))
+    assert f"{NAME} has not answered yet; a request has 5 s (--timeout)" in caplog.messages
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="fills a queue of connections as Linux keeps it")
+def test_a_host_that_lets_nobody_in_is_no_connection_and_fails_in_seconds(settings, monkeypatch):
+    monkeypatch.setattr(client_module, "CONNECT", 0.3)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as waiting:
+        for _ in range(2):
+            one = waiting.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(full.getsockname())
+        url = f"http://127.0.0.1:{full.getsockname()[1]}/v1"
         started = time.monotonic()
-        with pytest.raises(RunStopped, match="cannot be had"):
-            ask(stub, replace(settings, attempts=50, timeout=100.0, patience=1000.0))
-        assert time.monotonic() - started < 8
-        assert len(stub.requests) <= 2
-    assert client_module.PREFLIGHT == 15.0
+        with (
+            pytest.raises(RunStopped, match=f"cannot be had: connection.*at {url}, after 2 attempts"),
+            open_model(NAME, replace(settings, base_url=url, timeout=100.0, attempts=9)),
+        ):
+            pass
+        assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize("fault", ["bad_key", "forbidden", "unknown_model", "quota"])
@@ -401,10 +528,6 @@ def test_the_endpoint_may_come_from_the_environment(settings, monkeypatch):
 # ---------------------------------------------------------------------- what an endpoint takes, and does not
 
 BIRD = says('{"bird": "kingfisher"}')
-
-
-def held(body):
-    return body.get("response_format", {}).get("type") or ("grammar" if "grammar" in body else "none")
 
 
 @pytest.mark.parametrize(
@@ -478,6 +601,88 @@ def test_a_parameter_that_is_not_taken_is_left_out_or_renamed_and_the_run_says_s
         assert len(stub.requests) == 6
 
 
+def remembered(stub, settings):
+    """Settings of a run that remembers of the endpoint what an earlier one has learnt."""
+    settings = replace(settings, base_url=stub.url, structured="auto")
+    with open_model(NAME, settings):
+        pass
+    stub.requests.clear()
+    return settings
+
+
+def test_a_form_that_is_refused_later_is_forgotten_and_another_found_once_in_the_run(settings, caplog):
+    taken = ["json_schema", "json_object", "none"]
+
+    def answer(body):
+        return BIRD if held(body) in taken else error(400, "unsupported response_format", param="response_format")
+
+    with Stub(answer) as stub:
+        settings = remembered(stub, settings)
+        with open_model(NAME, settings) as model:
+            before = wait(model.complete(MESSAGES, sample=1, form=FORM))
+            taken.remove("json_schema")
+
+            async def several():
+                return await asyncio.gather(*(model.complete(MESSAGES, sample=k, form=FORM) for k in (2, 3, 4)))
+
+            after = wait(several())
+            assert model.structured == "json_object"
+            assert [held(reply.sent) for reply in (before, *after)] == ["json_schema"] + ["json_object"] * 3
+            probes = [held(body) for body in stub.requests if body["messages"] == client_module.PROBE]
+            assert probes == ["json_schema", "json_object"]  # once for all
+            asked = len(stub.requests)
+            taken.remove("json_object")
+            with pytest.raises(ModelFailure, match="unsupported"):  # not a second time
+                wait(model.complete(MESSAGES, sample=5, form=FORM))
+            assert len(stub.requests) == asked + 1
+            taken.append("json_object")
+        asked = len(stub.requests)
+        for again in (settings, replace(settings, cache="replay")):
+            with open_model(NAME, again) as model:  # a later run knows, and finds what was asked for otherwise
+                assert model.structured == "json_object"
+                kept = [wait(model.complete(MESSAGES, sample=k, form=FORM)) for k in (1, 2, 3, 4)]
+                assert [replace(reply, cached=False) for reply in kept] == [before, *after]
+        assert len(stub.requests) == asked
+        with open_model(NAME, settings) as model:
+            assert held(wait(model.complete(MESSAGES, sample=6, form=FORM)).sent) == "json_object"
+        assert len(stub.requests) == asked + 1
+    assert "does not take what it took before" in caplog.text
+
+
+def test_a_form_that_the_user_chose_is_not_given_up(settings):
+    with Stub(BUY, error(400, "unsupported response_format", param="response_format")) as stub:
+        chosen = replace(settings, structured="json_object")
+        with pytest.raises(ModelFailure, match="unsupported"):
+            ask(stub, chosen, {"form": FORM})
+        assert len(stub.requests) == 2
+
+
+def test_a_name_of_the_limit_that_is_refused_later_is_forgotten(settings):
+    newer = [True]
+
+    def answer(body):
+        refused = "max_tokens" if newer[0] else "max_completion_tokens"
+        return error(400, f"Unsupported parameter: {refused}", param=refused) if refused in body else BUY
+
+    with Stub(answer) as stub:
+        settings = remembered(stub, settings)
+        with open_model(NAME, settings) as model:
+            assert "max_completion_tokens" in wait(model.complete(MESSAGES, sample=1)).sent
+            newer[0] = False
+            sent = wait(model.complete(MESSAGES, sample=2)).sent
+            assert (sent["max_tokens"], "max_completion_tokens" in sent) == (4096, False)
+
+
+def test_an_endpoint_that_takes_the_limit_under_no_name_is_asked_without(settings):
+    def answer(body):
+        named = next((name for name in body if name.startswith("max_")), None)
+        return error(400, f"Unsupported parameter: {named}", param=named) if named else BUY
+
+    with Stub(answer) as stub:
+        (reply,) = ask(stub, settings, {"sample": 1})
+    assert not any(name.startswith("max_") for name in reply.sent)
+
+
 def test_a_parameter_that_is_refused_although_it_was_not_sent_is_no_endless_loop(settings):
     with Stub(BUY, error(400, "seed is not supported")) as stub:
         with pytest.raises(ModelFailure, match="unsupported"):
@@ -539,7 +744,7 @@ def test_a_reply_whose_price_cannot_be_told_is_kept_without_one(settings, monkey
     def broken(usage):
         raise ArithmeticError("no such tier")
 
-    monkeypatch.setattr("fintrading_agents.models.names.find_price", lambda *words: broken)
+    monkeypatch.setattr("fintrading_agents.models.names.find_price", lambda *words: Price(broken))
     with Stub(BUY) as stub:
         (reply,) = ask(stub, settings, {"sample": 1})
         (again,) = ask(stub, settings, {"sample": 1})
@@ -720,16 +925,22 @@ def test_a_replay_needs_neither_key_nor_price(settings, monkeypatch):
         assert wait(model.complete(MESSAGES, sample=1)).cached
 
 
-def test_a_reply_that_was_cut_is_the_same_in_a_later_run_and_in_a_replay(settings):
-    days = ({"sample": 1}, {"sample": 2})
-    with Stub(BUY, FAULTS["length"], BUY, says("another")) as stub:
-        first = ask(stub, settings, *days)
-        again = ask(stub, settings, *days)
-        replayed = ask(stub, replace(settings, cache="replay"), *days)
-        assert len(stub.requests) == 3
-    assert [reply.outcome for reply in first] == ["truncated", "ok"]
-    assert [replace(reply, cached=False) for reply in again] == first
-    assert [replace(reply, cached=False) for reply in replayed] == first
+@pytest.mark.parametrize("fault", OUTCOMES)
+def test_what_is_no_answer_is_never_taken_from_the_cache_but_by_a_replay(fault, settings, caplog):
+    with Stub(BUY, FAULTS[fault], FAULTS[fault], BUY) as stub:
+        (first,) = ask(stub, settings, {"sample": 1})
+        (replayed,) = ask(stub, replace(settings, cache="replay"), {"sample": 1})
+        again, better = ask(stub, settings, {"sample": 1}, {"sample": 1})  # a later run, and once more in it
+        assert len(stub.requests) == 1 + 3
+        (kept,) = ask(stub, replace(settings, cache="replay"), {"sample": 1})
+        assert ask(stub, settings, {"sample": 1}) == [kept]
+        assert len(stub.requests) == 1 + 3
+    assert [reply.outcome for reply in (first, again, better)] == [OUTCOMES[fault]] * 2 + ["ok"]
+    assert replace(replayed, cached=False) == first
+    assert replace(kept, cached=False) == better
+    told = [message for message in caplog.messages if "no answers" in message]
+    assert told[0].startswith(f"replies that were no answers: 1 {OUTCOMES[fault]}; a later run asks again")
+    assert len(told) == 3  # none of the two runs that had answers
 
 
 def test_a_parameter_that_is_found_out_midway_does_not_rename_the_calls_before(settings):
@@ -851,6 +1062,22 @@ def test_a_price_that_became_known_is_told_of_cached_replies_too(settings, tmp_p
     assert unknown.cost is None
     assert known.cached
     assert known.cost == pytest.approx(128e-6)
+
+
+def test_whose_price_a_cost_comes_from_is_kept_with_the_reply(settings, tmp_path):
+    prices = tmp_path / "prices.toml"
+    prices.write_text(f'["{NAME}"]\ninput = 1.0\noutput = 1.0\ndate = 2026-05-04\n')
+    with Stub(BUY) as stub:
+        (bought,) = ask(stub, replace(settings, prices=str(prices)), {"sample": 1})
+        prices.write_text(prices.read_text().replace("1.0", "2.0"))
+        (later,) = ask(stub, replace(settings, prices=str(prices)), {"sample": 1})
+        (replayed,) = ask(stub, replace(settings, cache="replay"), {"sample": 1})
+        (unknown,) = ask(stub, settings, {"sample": 2})
+    assert bought.price.startswith("prices.toml (sha256 ")
+    assert bought.price.endswith(") of 2026-05-04")
+    assert bought.price == later.price == replayed.price
+    assert bought.cost == later.cost == replayed.cost
+    assert (unknown.price, "price" in unknown.as_json()) == (None, False)
 
 
 def test_a_replay_tells_the_costs_of_the_board_whatever_prices_are_known_here(settings, tmp_path):

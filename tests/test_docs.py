@@ -99,7 +99,7 @@ def test_every_flag_of_models_is_an_option_that_the_seat_takes():
     assert (settings.attempts, settings.timeout, settings.in_flight) == (5, 120, 12)  # as the page says
     assert Settings(pauses="stepped").attempts == 4
     assert Settings(pauses="stepped", attempts=2).attempts == 2
-    assert "`--pauses stepped` is another way: four\nattempts" in MODELS
+    assert "`--pauses stepped` is another way: four attempts" in MODELS
 
 
 FINMEM = (Path(__file__).resolve().parent.parent / "docs/finmem.md").read_text()

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import resource
 import subprocess
 import sys
@@ -138,6 +139,37 @@ def test_a_board_that_is_killed_and_resumed_is_the_undisturbed_one_and_pays_for_
 def test_the_same_at_many_moments_and_with_requests_side_by_side(whole, tmp_path):
     moments = [(0, random.uniform(0, 2)), *((random.randrange(1, 9), random.uniform(0, 0.1)) for _ in range(8))]
     killed_and_resumed(tmp_path, whole, moments, in_flight=2)
+
+
+@pytest.mark.slow
+def test_a_day_that_was_cut_off_is_the_same_after_a_kill_and_in_a_replay(tmp_path):
+    """At an endpoint that never answers the same twice: a day that is asked again would lead to other days."""
+    pytest.importorskip("openai")
+    told = Counter()
+
+    def moody(body):
+        call = json.dumps(body, sort_keys=True)
+        told[call] += 1
+        mood = sum(call.encode()) + told[call]
+        action = ("buy", "sell", "hold")[mood % 3]
+        return says("", finish_reason="length") if mood % 4 == 0 else says(f'{{"action": "{action}"}}')
+
+    with Stub(moody, latency=0.02) as stub:
+        process = started(tmp_path, stub.url, "--in-flight", 1)
+        while process.poll() is None and len(stub.requests) < 16:
+            time.sleep(0.002)
+        process.kill()
+        process.communicate()
+        under_way = asked(stub)[-1]
+        _, err = finished(tmp_path, stub.url, "--in-flight", 1)
+        assert set(told.values()) <= {1, 2}
+        assert {call for call, times in told.items() if times == 2} <= {under_way}
+        assert re.search(r"replies that were no answers: \d+ truncated; a later run asks again", err)
+        requests = len(stub.requests)
+        finished(tmp_path, stub.url, "--out", "again.db", "--cache", "replay")
+        assert len(stub.requests) == requests
+    assert digest(tmp_path / "again.db") == digest(tmp_path / "board.db")
+    assert any(row.get("self_heals") for row in rows(tmp_path / "board.db"))
 
 
 def test_writers_killed_in_a_loop_lose_nothing_that_was_written(tmp_path):

@@ -300,8 +300,8 @@ def record(rows):
     return json.dumps([{name: value for name, value in row.items() if name not in volatile} for row in rows])
 
 
-def board_of(url, options, tasks=TASKS, **run):
-    player = Player("llm:openai/stub", llm, "openai/stub", {"base_url": url, **options})
+def board_of(url, options, tasks=TASKS, player=None, **run):
+    player = player or Player("llm:openai/stub", llm, "openai/stub", {"base_url": url, **options})
     rows = {place: row for place, row, _ in board.run(board.plan([player], tasks), **run)}
     return [rows[place] for place in sorted(rows)]
 
@@ -323,16 +323,125 @@ def test_a_rerun_asks_nothing_and_repeats_every_byte_and_a_replay_needs_no_endpo
     assert sum(row["format_nudges"] for row in first) == asked - 1 - 48
 
 
+BUYS, SELLS = says('{"action": "buy"}'), says('{"action": "sell"}')
+
+
 @needs_client
-def test_a_day_with_a_cut_reply_and_a_nudge_that_succeeds_is_the_same_in_a_rerun_and_a_replay(options):
-    buy, sell = says('{"action": "buy"}'), says('{"action": "sell"}')
-    with Stub(buy, FAULTS["length"], buy, sell) as stub:  # whoever asks again for the first day is told otherwise
-        first = board_of(stub.url, options, [Task(timesteps=2)])
-        again = board_of(stub.url, options, [Task(timesteps=2)])
+def test_a_day_with_a_cut_reply_and_a_nudge_that_succeeds_is_the_same_in_a_replay_and_asked_anew_in_a_rerun(options):
+    days = [Task(timesteps=2)]
+    with Stub(BUYS, FAULTS["length"], BUYS, SELLS, SELLS) as stub:  # whoever asks again is told otherwise
+        first = board_of(stub.url, options, days)
+        replayed = board_of(stub.url, {**options, "cache": "replay"}, days)
         assert len(stub.requests) == 1 + 3
-    replayed = board_of(stub.url, {**options, "cache": "replay"}, [Task(timesteps=2)])
-    assert record(first) == record(again) == record(replayed)
-    assert (first[0]["format_nudges"], first[0]["self_heals"]) == (1, 1)
+        again = board_of(stub.url, options, days)
+        assert stub.requests[4] == stub.requests[1]  # the cut day; what comes after it is another episode now
+        asked = len(stub.requests)
+        replayed_again = board_of(stub.url, {**options, "cache": "replay"}, days)
+        assert record(board_of(stub.url, options, days)) == record(again)  # it holds answers alone now
+        assert len(stub.requests) == asked
+    assert record(first) == record(replayed)
+    assert record(again) == record(replayed_again)
+    assert [(row["format_nudges"], row["self_heals"]) for row in (first[0], again[0])] == [(1, 1), (0, 0)]
+
+
+@needs_client
+def test_what_one_agent_was_refused_another_is_not_and_each_is_the_same_in_a_replay(options):
+    """Two agents of one board that ask the same on their first day."""
+
+    def both(**more):
+        given = {"base_url": stub.url, "max_nudges": 0, **options, **more}
+        players = [Player(f"llm {c}", llm, "openai/stub", {**given, "context": c}) for c in ("last", "full")]
+        return [row for _, row, _ in board.run(board.plan(players, [Task(timesteps=2)]), at_once=1)]
+
+    with Stub(BUYS, FAULTS["refusal"], SELLS) as stub:
+        played = both()
+        assert len(stub.requests) == 1 + 2 * 2
+        assert stub.requests[1] == stub.requests[3]
+        replayed = both(cache="replay")
+        assert len(stub.requests) == 1 + 2 * 2
+    assert [row["coverage"] for row in played] == [0.5, 1.0]
+    assert record(played) == record(replayed)
+
+
+@needs_client
+@pytest.mark.parametrize("fault", ["length", "refusal", "content_filter", "empty"])
+def test_an_episode_that_was_broken_off_goes_on_as_it_began_and_pays_for_no_day_twice(fault, options):
+    days = [Task(timesteps=4)]
+    with Stub(BUYS, FAULTS[fault], SELLS, SELLS, BUYS) as stub:
+        with pytest.raises(RunStopped, match="token_limit"):
+            board_of(stub.url, {**options, "token_limit": 4 * 128}, days)
+        assert len(stub.requests) == 1 + 3  # two days: the first took a nudge
+        played = board_of(stub.url, options, days)
+        assert len(stub.requests) == 1 + 3 + 2
+        replayed = board_of(stub.url, {**options, "cache": "replay"}, days)
+        assert record(played) == record(replayed)
+        assert (played[0]["format_nudges"], played[0]["cache_hits"]) == (1, 3)
+        again = board_of(stub.url, options, days)  # it came to its end: from now on it is asked anew
+        assert stub.requests[6] == stub.requests[1]
+    assert again[0]["format_nudges"] == 0
+
+
+@needs_client
+def test_a_row_tells_whose_prices_its_cost_comes_from_and_their_date_is_no_leak(options, tmp_path):
+    prices = tmp_path / "prices.toml"
+    prices.write_text('["openai/stub"]\ninput = 1\noutput = 1\ndate = 2026-05-04\n')
+    priced = {**options, "prices": str(prices)}
+    with Stub(BUYS) as stub:
+        rows = [board_of(stub.url, given, [Task(timesteps=2)])[0] for given in (priced, priced)]
+        (replayed,) = board_of(stub.url, {**options, "cache": "replay"}, [Task(timesteps=2)])
+    assert all(row["prices"].startswith("prices.toml (sha256 ") for row in (*rows, replayed))
+    assert all(row["prices"].endswith(" of 2026-05-04") and row["leaks"] == 0 for row in (*rows, replayed))
+    assert "prices" not in played([BUY] * 3).facts
+
+
+@needs_client
+def test_a_row_names_every_form_that_was_asked_for_where_the_endpoint_takes_another_one_midway(options):
+    def answer(body):
+        if len(stub.requests) > 3 and "response_format" in body:
+            return error(400, "unsupported response_format", param="response_format")
+        return says('{"bird": "kingfisher"}') if len(stub.requests) == 1 else BUYS
+
+    with Stub(answer) as stub:
+        days = [Task(timesteps=4)]
+        (row,) = board_of(stub.url, {**options, "structured": "auto"}, days)
+        replayed = board_of(stub.url, {**options, "structured": "auto", "cache": "replay"}, days)
+    assert (row["structured"], row["failure"]) == ("json_schema and none", None)
+    assert record(replayed) == record([row])
+
+
+@needs_client
+def test_an_episode_that_a_call_ended_goes_on_as_it_began(options):
+    days = [Task(timesteps=3)]
+    with Stub(BUYS, FAULTS["length"], SELLS, FAULTS["bad_request"], SELLS) as stub:
+        (failed,) = board_of(stub.url, options, days)
+        assert failed["failure"].startswith("day 2: ModelFailure: bad_request")
+        (played,) = board_of(stub.url, options, days)
+        assert len(stub.requests) == 1 + 3 + 2
+    assert (played["failure"], played["format_nudges"], played["cache_hits"]) == (None, 1, 2)
+
+
+@needs_client
+def test_an_episode_that_is_played_twice_in_a_run_is_asked_anew_and_replayed_as_it_was_last(options):
+    cut = [says(text, finish_reason="length") for text in ("I wou", "Well,")]
+    with Stub(BUYS, cut[0], SELLS, cut[1], SELLS) as stub:
+        player = Player("llm", llm, "openai/stub", {"base_url": stub.url, **options})
+        with player.opened() as opened:
+            told = [opened.play(Task(timesteps=1)).log[0]["calls"] for _ in range(2)]
+        replayed = replace(player, options={**player.options, "cache": "replay"}).play(Task(timesteps=1))
+        assert len(stub.requests) == 1 + 2 + 1  # the nudge was answered
+    assert [calls[0]["content"] for calls in (*told, replayed.log[0]["calls"])] == ["I wou", "Well,", "Well,"]
+
+
+@needs_client
+def test_an_episode_that_came_to_its_end_in_a_run_that_did_not_is_asked_anew_too(options):
+    days = [Task(timesteps=1), Task("spy_bear_2022", timesteps=3)]
+    with Stub(BUYS, FAULTS["length"], SELLS, BUYS) as stub:
+        with pytest.raises(RunStopped, match="token_limit"):
+            board_of(stub.url, {**options, "token_limit": 4 * 128}, days, at_once=1)
+        assert len(stub.requests) == 1 + 2 + 1
+        (row,) = board_of(stub.url, options, days[:1])
+        assert stub.requests[4:] == stub.requests[1:2]
+    assert row["format_nudges"] == 0
 
 
 @needs_client

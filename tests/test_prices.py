@@ -1,5 +1,9 @@
 """What a call costs: a user's table first, then published prices, and None where nobody knows."""
 
+import hashlib
+import os
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from fintrading_agents.models.prices import find_price, free
@@ -30,6 +34,24 @@ def test_published_prices_count_at_their_own_endpoint_alone():
     assert find_price("openai/no-such-model", OPENAI, None) is None
 
 
+def test_a_price_tells_whose_it_is_and_of_which_date(tmp_path):
+    file = tmp_path / "prices.toml"
+    text = '["openai/dated"]\ninput = 2\noutput = 10\ndate = 2026-05-04\n["openai/plain"]\ninput = 2\noutput = 10\n'
+    file.write_text(text)
+    os.utime(file, (0, 86400.0 * 365))
+    told = f"prices.toml (sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]}) of"
+    assert find_price("openai/dated", OPENAI, str(file)).source() == f"{told} 2026-05-04"
+    assert find_price("openai/plain", OPENAI, str(file)).source() == f"{told} 1971-01-01"
+    assert free.source() is None
+
+
+def test_a_published_price_tells_the_list_and_the_day_on_which_it_was_asked():
+    genai_prices = pytest.importorskip("genai_prices")
+    told = find_price("openai/gpt-4o-mini", OPENAI, None).source()
+    days = {datetime.now(UTC).date() - timedelta(days=k) for k in (0, 1)}  # it may be midnight
+    assert told in {f"genai-prices {genai_prices.__version__}, as of {day}" for day in days}
+
+
 def test_the_users_table_wins(tmp_path):
     file = tmp_path / "prices.toml"
     file.write_text('["openai/gpt-4o-mini"]\ninput = 7\noutput = 7\n')
@@ -44,6 +66,8 @@ def test_the_users_table_wins(tmp_path):
         '["openai/x"]\ninput = "1"\noutput = 1',
         '["openai/x"]\ninput = -1\noutput = 1',
         '["openai/x"]\ninput = 1\noutput = 1\nouput = 1',
+        '["openai/x"]\ninput = 1\noutput = 1\ndate = "May"',
+        '["openai/x"]\ninput = 1\noutput = 1\ndate = 2026-05-04T01:02:03',
         '"openai/x" = 3',
     ],
 )

@@ -144,8 +144,6 @@ def record_of(
     found = research(sight, 1, items, said.entity_map.neuter)
     decision, _ = wait(analysed(said, task, found, on_stage=on_stage, **how))
     (entry,) = said.log
-    if target := entry.get("target"):  # where it is a price of the research it is that price, and not a cent beside it
-        target["usd"] = said.entity_map.dollars(target["told"])
     texts = [prose(call)[0] for call in entry["calls"]]
     restored = [said.entity_map.restore(text) for text in texts]
     return {

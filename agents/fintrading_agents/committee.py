@@ -35,7 +35,7 @@ class Committee:
     """One episode's agent."""
 
     def __init__(self, task: Task, model: Model, items: Sequence[Item], every: int, **how: Any):
-        self._said, self.model = Transcript(task, model), model.name
+        self._said, self.model = Transcript(task, model, "committee", every, how), model.name
         self.detail, self.identity, self.log = self._said.detail, self._said.identity, self._said.log
         self._sight = Sight(task.window, task.lookback, self.detail, self.identity)
         self._task, self._items, self._every, self._how = task, items, every, how
@@ -145,8 +145,8 @@ async def analysed(
     entry["figures"] = sum(len(figures(text)) for text in texts.values())
     entry["unsupported"] = {who: unsupported(text, given) for who, text in texts.items()}
     if decision.target_price is not None:
-        scale = mask(task.window, task.lookback, said.identity).scale
-        entry["target"] = {"told": decision.target_price, "usd": decision.target_price / scale}
+        # Where it is a price of the research it is that price, and not a cent beside it.
+        entry["target"] = {"told": decision.target_price, "usd": said.entity_map.dollars(decision.target_price)}
     entry["names"] = said.names()
     return decision, analysis
 

@@ -22,7 +22,8 @@ REACHES = (0.01, 0.1)  # how far around a close numbers are counted, relative to
 LINES = 40  # of a file that are searched for closes together
 # Parts of a call that come neither from a prompt nor from a model.
 OURS = (
-    "stage", "outcome", "finish_reason", "sent", "usage", "verdict", "latency", "cost", "cached", "attempts", "failure",
+    "stage", "outcome", "finish_reason", "sent", "usage", "verdict", "latency", "cost", "price", "cached", "attempts",
+    "failure",
 )  # fmt: skip
 _NUMBER = re.compile(r"(?<![\d.])(?<!(?<!\d)[+-])((?:\d{1,3},(?:\d{3},)*)?)(\d+\.\d+)(?!\d|\s?%)")
 

@@ -38,7 +38,7 @@ class FinMem:
     """One episode's agent."""
 
     def __init__(self, task: Task, model: Model, choices: Choices, embedding: Embedding):
-        self._said, self.model = Transcript(task, model), model.name
+        self._said, self.model = Transcript(task, model, "finmem", asdict(choices)), model.name
         self.detail, self.identity, self.log = self._said.detail, self._said.identity, self._said.log
         self._task, self._choices, self._name = task, choices, model.name
         self._first, _ = task.window.span()

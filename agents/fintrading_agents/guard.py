@@ -14,8 +14,13 @@ class Guarded:
     """A model behind the guard, for one episode. An agent gives it the model's place and asks as before."""
 
     def __init__(self, model: Model, entity_map: EntityMap):
-        self.name, self.note, self.structured = model.name, model.note, model.structured
+        self.name, self.note = model.name, model.note
         self._model, self._entity_map = model, entity_map
+
+    @property
+    def structured(self) -> str:
+        """How the model is held to a form now."""
+        return self._model.structured
 
     def told(self, messages: Messages) -> list[dict[str, Any]]:
         """The messages as the model gets them, tool calls and all. Telling twice changes nothing more."""

@@ -60,7 +60,7 @@ class Seat:
     """One episode's agent."""
 
     def __init__(self, task: Task, model: Model, context: str, max_nudges: int):
-        self._said, self.model = Transcript(task, model), model.name
+        self._said, self.model = Transcript(task, model, "llm", context, max_nudges), model.name
         self.detail, self.identity, self.log = self._said.detail, self._said.identity, self._said.log
         self._context, self._max_nudges = context, max_nudges
         self._system = {"role": "system", "content": system_prompt(task)}

@@ -11,8 +11,11 @@ from fintrading_agents.guard import Guarded
 from fintrading_agents.models import Form, Messages, Model, ModelFailure, Reply, Settings, open_model
 from fintrading_agents.models.local import SETTINGS as SMALL
 from fintrading_agents.models.names import model_name
+from fintrading_agents.models.reply import held
+from fintrading_agents.models.session import Asker, asker
 from fintrading_agents.neutering import for_task
 from fintrading_gym.counts import counts
+from fintrading_gym.recipes import dumps
 from fintrading_gym.replies import REASONS, Decision, parse
 from fintrading_gym.rollout import Task, Traits
 
@@ -26,7 +29,15 @@ NUDGE = "\nYour reply was no decision. {reason} Answer with one JSON object and 
 class Transcript:
     """One episode's model, and what was asked and answered."""
 
-    def __init__(self, task: Task, model: Model):
+    def __init__(self, task: Task, model: Model, *agent: Any):
+        """Begin.
+
+        Args:
+            task: of the episode.
+            model: to be asked.
+            agent: its name and options, ready for JSON, where several agents play the same task with the same model:
+                what one of them was refused is not told to another.
+        """
         self.identity = task.identity or IDENTITY
         self.detail = task.detail or (SMALL["detail"] if model.name.startswith("local/") else "full")
         self.log: list[dict[str, Any]] = []
@@ -38,6 +49,8 @@ class Transcript:
         its readers through its `restore`."""
         self._model, self._seed = Guarded(model, self.entity_map), task.seed
         self._egress = Egress(task, self.identity)
+        self._days = task.decisions
+        self._asker = Asker(dumps([agent, {f.name: getattr(task, f.name) for f in fields(task)}], sort_keys=True))
 
     def new_day(self, **told: Any) -> dict[str, Any]:
         """Begin a day's entry, with what the agent tells of it."""
@@ -53,11 +66,14 @@ class Transcript:
         """
         call: dict[str, Any] = {"stage": stage, "messages": self._model.told(messages)}
         self.log[-1]["calls"].append(call)
+        before = asker.set(self._asker)
         try:
             reply = await self._model.complete(call["messages"], sample=self._seed, form=form)
         except ModelFailure as failure:
             call["failure"] = str(failure)
             raise
+        finally:
+            asker.reset(before)
         call |= reply.as_json()
         return reply, call
 
@@ -90,6 +106,8 @@ class Transcript:
             if decision.action is not None:
                 break
             told += NUDGE.format(reason=REASONS[decision.reason])
+        if len(self.log) >= self._days:
+            self._asker.end()
         return decision
 
     def names(self) -> dict[str, str]:
@@ -104,15 +122,26 @@ class Transcript:
     def facts(self) -> dict[str, Any]:
         """What the episode's row tells of the model; of its calls, see `counts.counts`."""
         leaks = self._egress.of_log(self.log)
+        prices = dict.fromkeys(call["price"] for call in self._replies() if call.get("price"))
         return {
             "model": self._model.name,
             "note": self._model.note,
-            "structured": self._model.structured,
+            "structured": self._structured,
             "detail": self.detail,
             "leaks": len(leaks),
             "first_leak": str(leaks[0]) if leaks else None,
+            **({"prices": "; ".join(prices)} if prices else {}),
             **counts(self.log),
         }
+
+    @property
+    def _structured(self) -> str:
+        """How replies that decided were held to a form; all ways, where it was not the same every time."""
+        asked = [call["sent"] for call in self._replies() if "verdict" in call and call["sent"] is not None]
+        return " and ".join(dict.fromkeys(map(held, asked))) or self._model.structured
+
+    def _replies(self) -> list[dict[str, Any]]:
+        return [call for day in self.log for call in day["calls"] if "outcome" in call]
 
 
 def model_shared(agent: str, own: tuple[str, ...], check: Callable[[Mapping[str, Any]], None]) -> Any:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,18 @@ from fintrading_gym.errors import RunStopped
 SCHEMA = 1  # of the tables below, and of what a key is made from
 
 MODES = {
-    "readwrite": "a reply that is there is used, another is paid for and kept",
+    "readwrite": "an answer that is there is used, another is paid for and kept; see `TABLES` for what is no answer",
     "refresh": "every reply is paid for again and replaces what is there",
     "replay": "only what is there; what is not is an error, and no request is made",
     "off": "nothing is read or kept",
 }
 
-# One row a call. A reply that is not "ok" (empty, cut, refused, filtered) is kept too, so that a board with such days
-# comes out the same again; it is replaced by an answer to the same call in the run that bought it.
+# One row a call. A reply that is not "ok" (empty, cut, refused, filtered) is no answer to its call, and never given as
+# one. It is kept under a name of its own, which only the episode that got it asks for: in a replay; and while
+# `unfinished` names it, for then the episode was interrupted, and is to go on as it began.
 TABLES = """
 CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, outcome TEXT NOT NULL, reply TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS unfinished (key TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS endpoints (key TEXT PRIMARY KEY, quirks TEXT NOT NULL) WITHOUT ROWID;
 """
 PUT = """
@@ -42,6 +44,17 @@ def key(endpoint: str, body: Mapping[str, Any], sample: int) -> str:
     """
     named = {"schema": SCHEMA, "endpoint": endpoint, "body": body, "sample": sample}
     return hashlib.sha256(json.dumps(named, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def key_within(name: str, episode: str, turn: int) -> str:
+    """The name under which an episode's reply is kept that is no answer.
+
+    Args:
+        name: of the call, as `key` gives it.
+        episode: which one it is, whoever plays it and whenever.
+        turn: how often it got a reply to the same call before.
+    """
+    return hashlib.sha256(json.dumps([name, episode, turn]).encode()).hexdigest()
 
 
 class Cache:
@@ -97,12 +110,39 @@ class Cache:
             RunStopped: the file cannot be written any more.
         """
         written = json.dumps(reply.as_json())
-        try:
-            self._file.execute(PUT, {"key": name, "outcome": reply.outcome, "reply": written, "replace": replace})
-        except sqlite3.Error as fault:  # what is paid for from now on would be lost
-            raise RunStopped(f"the cache {self.path} cannot be written ({fault})") from None
+        self._write(PUT, {"key": name, "outcome": reply.outcome, "reply": written, "replace": replace})
         (kept,) = self._file.execute("SELECT reply FROM replies WHERE key = ?", (name,)).fetchone()
         return reply if kept == written else Reply.from_json(json.loads(kept), cached=True)
+
+    def put_unfinished(self, name: str, reply: Reply) -> None:
+        """Keep a reply that is no answer, under a name of `key_within`.
+
+        Raises:
+            RunStopped: the file cannot be written any more.
+        """
+        self._write("INSERT OR IGNORE INTO unfinished VALUES (?)", (name,))  # without a reply it names nothing
+        self.put(name, reply, replace=True)
+
+    def get_unfinished(self, name: str) -> Reply | None:
+        """The reply kept under a name of `key_within`, if its episode did not come to its end."""
+        found = self._file.execute("SELECT 1 FROM unfinished WHERE key = ?", (name,)).fetchone()
+        return self.get(name, any_outcome=True) if found else None
+
+    def finish(self, names: Iterable[str]) -> None:
+        """What is kept under these names is for replays from now on: the episode, or the run, came to its end."""
+        for name in names:
+            self._write("DELETE FROM unfinished WHERE key = ?", (name,))
+
+    def drop(self, name: str) -> None:
+        """Forget what is kept under a name, if anything is: it was asked for again, and answered."""
+        if self._file.execute("SELECT 1 FROM replies WHERE key = ?", (name,)).fetchone():
+            self._write("DELETE FROM replies WHERE key = ?", (name,))
+
+    def _write(self, statement: str, row: Any) -> None:
+        try:
+            self._file.execute(statement, row)
+        except sqlite3.Error as fault:  # what is paid for from now on would be lost
+            raise RunStopped(f"the cache {self.path} cannot be written ({fault})") from None
 
     def quirks(self, endpoint: str, model: str) -> dict[str, Any] | None:
         """What was learnt of a model at an endpoint, or None where it was never asked."""

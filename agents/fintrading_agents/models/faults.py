@@ -48,6 +48,16 @@ QUOTA = {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active
 QUOTA_WORDS = re.compile(r"current quota|billing|insufficient (?:balance|credit|fund)", re.IGNORECASE)
 # Of a 400 or 422.
 CONTEXT = re.compile(r"context[_ ](?:length|size|window)|maximum context|too many tokens", re.IGNORECASE)
+# The limit that we set on the reply is beyond what the model writes, or has room for behind the conversation.
+REPLY_LENGTH = re.compile(
+    r"max_(?:completion_)?tokens\b.{0,80}?(?:too (?:large|big|high|long)|exceed|greater|at most|less than|[<>])"
+    r"|\d+ (?:in|for) the completion|at most \d+ completion tokens",
+    re.IGNORECASE,
+)
+ROOM, ASKED = (
+    re.compile(words, re.IGNORECASE)
+    for words in (r"context length is (\d+)", r"(\d+) (?:input tokens|in (?:the|your) (?:messages|prompt))")
+)
 NO_MODEL = re.compile(
     r"model\W.{0,80}\b(?:does not exist|not found|unknown)|unknown model|invalid model", re.IGNORECASE
 )
@@ -76,7 +86,9 @@ def failure(fault: "openai.OpenAIError", url: str, hide: Callable[[str], str]) -
     import openai
 
     if isinstance(fault, openai.APITimeoutError):
-        return ModelFailure("timeout", url=url)
+        # httpx's or, from openai 3 on, httpx2's.
+        unconnected = type(fault.__cause__).__name__ == "ConnectTimeout"
+        return ModelFailure("connection" if unconnected else "timeout", url=url)
     if isinstance(fault, openai.APIStatusError):
         after = retry_after(fault.response.headers)
         return of_status(fault.status_code, fault.body, url=url, after=after, hide=hide)
@@ -98,7 +110,9 @@ def of_status(
     ):
         kind = "quota"
     elif kind == "bad_request":
-        if code == "context_length_exceeded" or CONTEXT.search(message):
+        if REPLY_LENGTH.search(message) and not _too_long_alone(message):
+            kind = "reply_length"
+        elif code == "context_length_exceeded" or CONTEXT.search(message):
             kind = "context"
         elif code == "model_not_found" or NO_MODEL.search(message):
             kind = "not_found"
@@ -106,6 +120,12 @@ def of_status(
             parameter = named if named in OPTIONAL else _named(message)
             kind = "unsupported" if parameter and UNSUPPORTED.search(f"{code} {message}") else kind
     return ModelFailure(kind, message[:TOLD], url=url, status=status, retry_after=after, parameter=parameter)
+
+
+def _too_long_alone(message: str) -> bool:
+    """Whether the conversation has no room even without a reply, as far as the message tells numbers."""
+    room, asked = ROOM.search(message), ASKED.search(message)
+    return bool(room and asked) and int(asked[1]) >= int(room[1])  # type: ignore[index]
 
 
 def _named(message: str) -> str | None:

@@ -140,7 +140,6 @@ def _local(name: str, shared: Session) -> Client:
         temperature=local.SETTINGS["temperature"],
         max_tokens=local.SETTINGS["max_tokens"],
         structured="grammar",  # held to a schema, it may fill its reply with white space
-        preflight_seconds=shared.settings.patience,  # it is there, and may be slow
         in_flight=1,  # it answers one at a time, and a request that waits there counts as slow
         identity=f"local {facts.file_sha256}",  # the URL is another one each time
         note=facts.about,

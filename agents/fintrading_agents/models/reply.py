@@ -40,6 +40,13 @@ STRUCTURED: dict[str, Callable[[Form], dict[str, Any]]] = {
 }
 
 
+def held(sent: Mapping[str, Any]) -> str:
+    """A key of `STRUCTURED`: what a request said, by what is sent beside its messages."""
+    if "grammar" in sent:
+        return "grammar"
+    return str(sent.get("response_format", {}).get("type", "none"))
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A model's answer. `fintrading_gym.replies.parse` takes it as it is; nobody else looks for a decision in it."""
@@ -56,6 +63,7 @@ class Reply:
     latency: float = 0.0  # seconds of the attempt that was answered
     attempts: int = 1
     cost: float | None = None  # USD; None: no price is known
+    price: str | None = None  # whose it is, and of which date; None: no price is known, or none is asked for
     sent: Mapping[str, Any] | None = None  # the request beside its messages: what was asked for, not what was wished
     cached: bool = False  # True: not paid for again. All other fields are those of the call that was paid
 
@@ -71,8 +79,9 @@ class Reply:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """Every field, ready for JSON."""
-        return asdict(self)
+        """Every field, ready for JSON; `price` only where there is one."""
+        fields = asdict(self)
+        return {name: value for name, value in fields.items() if value is not None or name != "price"}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any], **changes: Any) -> "Reply":
@@ -116,6 +125,7 @@ KINDS: dict[str, tuple[bool, str]] = {
     "not_found": (False, "no such model, or a wrong URL (it often ends in /v1)"),
     "quota": (False, "the account has no credit left"),
     "context": (False, "the conversation is longer than the model can read"),
+    "reply_length": (False, "the model has no room for so long a reply; lower --max-tokens"),
     "unsupported": (False, "the endpoint does not take a parameter"),
     "bad_request": (False, "the endpoint does not take this request"),
     "replay": (False, "the cache holds no such call, and replay makes none"),

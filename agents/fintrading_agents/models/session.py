@@ -2,12 +2,15 @@
 
 import asyncio
 import concurrent.futures
+import logging
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import cache as once
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +21,7 @@ from fintrading_agents.models.reply import STRUCTURED, ModelFailure, Reply
 from fintrading_gym.errors import RunStopped, lookup
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 MAX_TOKENS = 4096  # of a reply: enough to think first, for one that its own reasoning cuts off decides nothing
 
@@ -44,7 +48,7 @@ class Settings:
     attempts: int = None  # type: ignore[assignment]  # of one call; None: ATTEMPTS of its pauses
     pauses: str = "growing"  # between them, a key of PAUSES; what an endpoint asks for comes first
     timeout: float = 120.0  # seconds of one attempt
-    patience: float = 600.0  # seconds of one call with its pauses
+    patience: float = 600.0  # seconds of the pauses between the attempts of one call
     token_limit: int | None = None  # of the whole run, input and output; None: no limit
     usd_limit: float | None = None
     seconds_limit: float | None = None
@@ -64,6 +68,25 @@ class Settings:
 
 
 LIMITS = ("token_limit", "usd_limit", "seconds_limit")
+
+
+@dataclass(eq=False)
+class Asker:
+    """An episode that asks a model, for what is kept for it alone; see `cache.TABLES`."""
+
+    episode: str  # the same whenever it is played
+    turns: Counter[str] = field(default_factory=Counter)  # replies it got, by cache key
+    failed: bool = False  # a call of it
+    kept: dict[str, Cache] = field(default_factory=dict)  # its replies that are no answers, by name; see `cache.TABLES`
+
+    def end(self) -> None:
+        """Its last decision is made: played again, it is asked again what it got no answer to."""
+        for name, cache in self.kept.items():
+            cache.finish([name])
+
+
+# Of the calls that a coroutine makes; None: of no episode. Set by `transcript.Transcript`.
+asker: ContextVar[Asker | None] = ContextVar("asker", default=None)
 
 
 @once
@@ -119,6 +142,7 @@ class Flight:
     """A call under way, and how many wait for its reply; it ends when the last of them leaves."""
 
     call: asyncio.Task[Reply]
+    own: set[str]  # the waiters' names for it, of `cache.key_within`
     waiters: int = 0
 
 
@@ -130,7 +154,10 @@ class Session:
         path = Path(settings.cache_file) if settings.cache_file else cache_folder() / "replies.sqlite"
         self.cache = None if settings.cache == "off" else Cache(path, create=settings.cache != "replay")
         self.flights: dict[str, Flight] = {}  # by cache key
-        self.unanswered: set[str] = set()  # cache keys whose reply, bought in this run, was not "ok"
+        self.apart: set[str] = set()  # names under which replies that are no answers were kept as they came
+        self.askers: set[Asker] = set()  # that got such replies
+        self.no_answers: Counter[str] = Counter()  # calls of this run whose reply was none, by outcome
+        self.broken_off = False  # True: by a limit, an interrupt or a fault
         self.at_end: list[Callable[[], Coroutine[Any, Any, None]]] = []  # closes connections, which flights share
         self.users = 0
         self._endpoints: dict[str, Endpoint] = {}
@@ -174,8 +201,25 @@ class Session:
         """Close the connections and the cache."""
         for end in self.at_end:
             await end()
+        if self.no_answers:
+            told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.no_answers.items()))
+            log.warning("replies that were no answers: %s; %s", told, NO_ANSWERS[self.settings.cache])
         if self.cache:
-            self.cache.close()
+            try:
+                for who in () if self.broken_off else self.askers:
+                    if not who.failed:  # else it is to be played again, and goes on as it began
+                        who.end()
+            finally:
+                self.cache.close()
+
+
+# What becomes of replies that are no answers, by the cache's mode.
+NO_ANSWERS = {
+    "readwrite": "a later run asks again, and --cache replay gives them as they were",
+    "refresh": "a later run asks again, and --cache replay gives them as they were",
+    "replay": "as they were kept",
+    "off": "nothing is kept",
+}
 
 
 _open: dict[Settings, Session] = {}
@@ -190,6 +234,9 @@ def session(settings: Settings) -> Iterator[Session]:
         shared.users += 1
     try:
         yield shared
+    except BaseException:
+        shared.broken_off = True
+        raise
     finally:
         with _opening:
             shared.users -= 1
