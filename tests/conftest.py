@@ -2,6 +2,8 @@
 
 import datetime
 import sys
+import time
+from statistics import median
 
 import numpy as np
 import pandas as pd
@@ -13,6 +15,8 @@ from fintrading_gym.ranking import MEASURES
 from fintrading_gym.windows import DATA, Window, read_prices
 
 KEY = "sk-planted-0123456789abcdef"  # of an endpoint
+
+LOOP = 0.02  # seconds that `slower` counts to where the bounds in seconds were set
 
 settings.register_profile("default", deadline=None, max_examples=50)
 settings.load_profile("default")
@@ -40,6 +44,20 @@ def window_of(closes, opens=None, skip=0):
     """The whole of such a table as a window, or all but its first `skip` days."""
     prices = read_prices(table_of(closes, opens))
     return Window("TEST", prices.date[skip], prices.date[-1], prices)
+
+
+def slower(clock=time.process_time):
+    """How many times slower this machine is now than the one whose seconds the bounds are, at least 1.
+
+    A bound times this is the same claim on a machine that is old or busy: the code is as quick as it was beside a
+    plain loop.
+    """
+    took = []
+    for _ in range(5):
+        began = clock()
+        sum(k * k % 7 for k in range(250_000))
+        took.append(clock() - began)
+    return max(1.0, median(took) / LOOP)
 
 
 def two_futures(folder):

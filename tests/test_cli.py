@@ -182,7 +182,7 @@ def test_an_interrupt_keeps_what_is_finished_and_ends_with_130(folder):
         assert process.poll() is None
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=600)
     assert process.returncode == 130
     assert "flat" in out
     assert len((folder / "rows.csv").read_text().splitlines()) == 2
