@@ -1,9 +1,15 @@
 """What several test files need: small tables whose numbers are in the tests, and quick hypothesis settings."""
 
+import contextlib
 import datetime
+import io
+import os
 import sys
 import time
+from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -81,6 +87,30 @@ def board_row(agent, score, cell="a", persona=None, seed=None, **more):
         **{"coverage": 1.0, "score": score, "identity": "real"},
         **more,
     }
+
+
+def fintrading(*words, cwd=".", code=0):
+    """`fintrading WORDS` in that folder, in this process: its stdout and stderr, after the exit code was compared.
+
+    What a process of its own would add is a second of imports; modules of that folder are forgotten afterwards.
+    """
+    out, err, folder = io.StringIO(), io.StringIO(), Path(cwd).resolve()
+    with (
+        patch.object(sys, "argv", ["fintrading", *map(str, words)]),
+        patch.object(sys, "path", [*sys.path]),
+        patch.dict(os.environ, COLUMNS="120"),
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.raises(SystemExit) as end,
+    ):
+        cli.main()
+    for name, module in [*sys.modules.items()]:
+        if Path(getattr(module, "__file__", None) or "/").parent == folder:
+            del sys.modules[name]
+    said = SimpleNamespace(stdout=out.getvalue(), stderr=err.getvalue())
+    assert (end.value.code or 0) == code, said.stdout + said.stderr
+    return said
 
 
 @pytest.fixture
