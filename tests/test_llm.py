@@ -401,7 +401,8 @@ def test_an_interrupt_does_not_wait_for_answers(options):
         assert time.monotonic() - started < 30
 
 
-@pytest.mark.slow  # it is timed, and those run alone
+@pytest.mark.slow
+@pytest.mark.timed
 @needs_client
 def test_twelve_tasks_take_hardly_longer_than_one(options):
     def seconds(tasks):
@@ -451,7 +452,8 @@ print(json.dumps([median(column) for column in zip(*took[10:])]))
 """
 
 
-@pytest.mark.slow  # it is timed, and those run alone
+@pytest.mark.slow
+@pytest.mark.timed
 @needs_client
 def test_our_own_work_is_under_three_milliseconds_a_decision(tmp_path):
     # Counted in processor time, which a busy machine stretches less.

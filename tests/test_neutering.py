@@ -824,7 +824,8 @@ NEWS = (
 )
 
 
-@pytest.mark.slow  # it is timed, and those run alone
+@pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.parametrize("keywords", [{}, {"exact": True, "scale": 0.4}])
 def test_a_megabyte_takes_less_than_a_second(keywords):
     text = NEWS * (1_000_000 // len(NEWS) + 1)
@@ -840,7 +841,8 @@ def test_a_megabyte_takes_less_than_a_second(keywords):
     assert min(seconds(entity_map.restore, neutered) for _ in range(2)) < bound
 
 
-@pytest.mark.slow  # it is timed, and those run alone
+@pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.parametrize(
     "piece",
     ["2024-", "$", "1", "1,111", "Johnson & ", "Bank of ", "March ", " ", "A", "Co ", "Inc. ", "T-", "apple ", "1.",

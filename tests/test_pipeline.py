@@ -181,7 +181,8 @@ def test_no_other_two_stages_are_asked_at_the_same_time():
     assert {pair for pair in together if len(pair) > 1} == {frozenset({("bull", n), ("bear", n)}) for n in (0, 1)}
 
 
-@pytest.mark.slow  # it is timed, and those run alone
+@pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.skipif(not (find_spec("openai") and find_spec("tenacity")), reason="extra llm")
 def test_an_analysis_takes_the_time_of_four_stages(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")

@@ -478,6 +478,7 @@ def test_the_prose_of_the_boards_here_packs_no_better_than_english():
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_twelve_tasks_eight_agents_and_fifty_days_stay_under_six_megabytes_and_open_in_two_seconds(browser, tmp_path):
     players = [
         talker("llm:scripted/terse", content=40),
