@@ -415,7 +415,9 @@ def test_twelve_tasks_take_hardly_longer_than_one(options):
     with Stub(says(BUY), latency=latency) as stub:
         seconds([replace(tasks[0], timesteps=1)])  # what is imported and read once is no episode's time
         one = seconds(tasks[:1])
-        twelve = min(seconds(tasks) for _ in range(2))
+        twelve = seconds(tasks)
+        if twelve >= 1.3 * one:  # something else was going on; code that is too slow is so again
+            twelve = seconds(tasks)
         assert stub.most_in_flight == 12
     print(f"one task {one:.2f} s, twelve {twelve:.2f} s, the latencies alone {21 * latency:.2f} s")
     assert one > 20 * latency
