@@ -92,9 +92,9 @@ def board_row(agent, score, cell="a", persona=None, seed=None, **more):
 def fintrading(*words, cwd=".", code=0):
     """`fintrading WORDS` in that folder, in this process: its stdout and stderr, after the exit code was compared.
 
-    What a process of its own would add is a second of imports; modules of that folder are forgotten afterwards.
+    What a process of its own would add is a second of imports; what it imports from that folder is forgotten again.
     """
-    out, err, folder = io.StringIO(), io.StringIO(), Path(cwd).resolve()
+    out, err, folder, before = io.StringIO(), io.StringIO(), Path(cwd).resolve(), set(sys.modules)
     with (
         patch.object(sys, "argv", ["fintrading", *map(str, words)]),
         patch.object(sys, "path", [*sys.path]),
@@ -105,8 +105,8 @@ def fintrading(*words, cwd=".", code=0):
         pytest.raises(SystemExit) as end,
     ):
         cli.main()
-    for name, module in [*sys.modules.items()]:
-        if Path(getattr(module, "__file__", None) or "/").parent == folder:
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == folder:
             del sys.modules[name]
     said = SimpleNamespace(stdout=out.getvalue(), stderr=err.getvalue())
     assert (end.value.code or 0) == code, said.stdout + said.stderr

@@ -173,8 +173,8 @@ def test_a_second_process_is_refused_and_the_first_goes_on(tmp_path):
 
 @pytest.mark.slow
 def test_a_disk_that_fills_up_ends_the_run_in_one_line_and_it_goes_on_when_there_is_room(whole, tmp_path):
-    def little_room():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+    def little_room():  # the whole board takes 196,608 bytes, the longest episode alone 98,304
+        resource.setrlimit(resource.RLIMIT_FSIZE, (140_000, 140_000))
 
     stub, _, folder = whole
     cache = ("--cache-file", folder / "cache/replies.sqlite", "--cache", "replay")
@@ -192,7 +192,7 @@ def test_a_disk_that_fills_up_ends_the_run_in_one_line_and_it_goes_on_when_there
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts a file system of its own")
 def test_a_file_system_without_room_ends_the_run_in_one_line(whole, tmp_path):
     stub, _, folder = whole
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=120k", "none", tmp_path], capture_output=True).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=150k", "none", tmp_path], capture_output=True).returncode:
         pytest.skip("this machine mounts nothing")
     try:
         _, err = finished(tmp_path, stub.url, "--cache-file", folder / "cache/replies.sqlite", code=1)
