@@ -889,7 +889,7 @@ def test_a_replay_tells_the_costs_of_the_board_whatever_prices_are_known_here(se
 
 @pytest.mark.slow
 def test_the_oldest_openai_that_is_allowed_does_the_same(tmp_path):
-    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target", tmp_path]
+    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", tmp_path]
     done = subprocess.run([sys.executable, *install, "openai==2.54.0"], capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"openai 2.54.0 cannot be installed here: {done.stderr.strip().splitlines()[-1]}")
