@@ -831,7 +831,7 @@ assert os.waitpid(child, 0)[1] == 0
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_child_has_a_loop_of_its_own():
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
 
 
