@@ -22,7 +22,8 @@ board: .venv/.players
 test: lint
 	@$(BIN)/fintrading models add smollm2 || echo "Without its weights (see above) the tests of the small model are skipped."
 	$(BIN)/pytest
-	$(BIN)/pytest -n 0 -m slow
+	$(BIN)/pytest --dist loadfile -m 'slow and not timed'
+	$(BIN)/pytest -n 0 -m timed $$(grep -l 'mark\.timed' tests/test_*.py)
 
 lint: .venv/.checks
 	$(BIN)/ruff check .

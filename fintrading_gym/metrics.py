@@ -215,8 +215,10 @@ def luck(
     before, after, cost = _settlement("luck", market, overnight, hold, cost_bps)
     if r.size != after.size:
         raise ValueError(f"luck: log_returns has {r.size} days, market {after.size}")
-    sell, idle, _ = _shares("luck", shares)
+    sell, idle, buy = _shares("luck", shares)
     count = _count("luck", "policies", policies)
+    if 1.0 in (sell, idle, buy):  # all policies play the same
+        count = 1
     rng = np.random.default_rng(seed)
     target = cumulative_return(r) - TIE
     as_good = 0

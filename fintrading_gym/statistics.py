@@ -40,10 +40,10 @@ def analyse(rows: Iterable[Row], trials: int | None = None, resamples: int = RES
         resamples: of each bootstrap; 0: no intervals that need one.
 
     Raises:
-        MissingExtra: scipy or arch is not installed.
+        MissingExtra: scipy is not installed.
         ValueError: the rows are of several worlds.
     """
-    inference.extra("scipy.stats")
+    inference.extra("scipy.special")  # said at once, not after the half
     # In one order whatever the caller's: sums and draws are then the same to the last bit.
     rows = sorted(rows, key=lambda row: (row["agent"], repr(place(row)), row["persona"] or "", row["seed"] or 0))
     standings, tasks = rank(rows), board_tasks(rows)

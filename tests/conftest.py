@@ -1,7 +1,15 @@
 """What several test files need: small tables whose numbers are in the tests, and quick hypothesis settings."""
 
+import contextlib
 import datetime
+import io
+import os
 import sys
+import time
+from pathlib import Path
+from statistics import median
+from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -13,6 +21,8 @@ from fintrading_gym.ranking import MEASURES
 from fintrading_gym.windows import DATA, Window, read_prices
 
 KEY = "sk-planted-0123456789abcdef"  # of an endpoint
+
+LOOP = 0.02  # seconds that `slower` counts to where the bounds in seconds were set
 
 settings.register_profile("default", deadline=None, max_examples=50)
 settings.load_profile("default")
@@ -42,6 +52,20 @@ def window_of(closes, opens=None, skip=0):
     return Window("TEST", prices.date[skip], prices.date[-1], prices)
 
 
+def slower(clock=time.process_time):
+    """How many times slower this machine is now than the one whose seconds the bounds are, at least 1.
+
+    A bound times this is the same claim on a machine that is old or busy: the code is as quick as it was beside a
+    plain loop.
+    """
+    took = []
+    for _ in range(5):
+        began = clock()
+        sum(k * k % 7 for k in range(250_000))
+        took.append(clock() - began)
+    return max(1.0, median(took) / LOOP)
+
+
 def two_futures(folder):
     """The cell `tsla_main` from two tables that are the same until the day before it, and differ from then on."""
     table = pd.read_csv(DATA / "TSLA.csv")
@@ -63,6 +87,30 @@ def board_row(agent, score, cell="a", persona=None, seed=None, **more):
         **{"coverage": 1.0, "score": score, "identity": "real"},
         **more,
     }
+
+
+def fintrading(*words, cwd=".", code=0):
+    """`fintrading WORDS` in that folder, in this process: its stdout and stderr, after the exit code was compared.
+
+    What a process of its own would add is a second of imports; what it imports from that folder is forgotten again.
+    """
+    out, err, folder, before = io.StringIO(), io.StringIO(), Path(cwd).resolve(), set(sys.modules)
+    with (
+        patch.object(sys, "argv", ["fintrading", *map(str, words)]),
+        patch.object(sys, "path", [*sys.path]),
+        patch.dict(os.environ, COLUMNS="120"),
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.raises(SystemExit) as end,
+    ):
+        cli.main()
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == folder:
+            del sys.modules[name]
+    said = SimpleNamespace(stdout=out.getvalue(), stderr=err.getvalue())
+    assert (end.value.code or 0) == code, said.stdout + said.stderr
+    return said
 
 
 @pytest.fixture

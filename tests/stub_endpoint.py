@@ -118,7 +118,7 @@ class Stub(ThreadingHTTPServer):
         self.script, self.latency = list(script) or [says('{"action": "buy"}')], latency
         self.requests = []  # the body of each chat request, with "authorization" beside it
         self.lock = threading.Lock()
-        self.in_flight = self.most_in_flight = 0
+        self.in_flight = self.most_in_flight = self.connections = 0
 
     @property
     def url(self):
@@ -135,6 +135,24 @@ class Stub(ThreadingHTTPServer):
 
     def handle_error(self, request, client_address):
         """Clients that hang up are part of the game."""
+
+    def process_request(self, request, client_address):
+        with self.lock:
+            self.connections += 1
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request):
+        super().shutdown_request(request)
+        with self.lock:
+            self.connections -= 1
+
+    def left(self):
+        """Wait until whatever a process that has ended asked is read: nobody else may be connected."""
+        with socket.create_connection(self.server_address):  # behind all of its connections
+            pass
+        time.sleep(0.05)
+        while self.connections:
+            time.sleep(0.01)
 
     def answer(self, body):
         with self.lock:

@@ -238,4 +238,4 @@ def test_seconds_are_told_where_the_board_knows_them(run):
         run(*BOARD, *words, "--base-url", stub.url)
         text = run(*BOARD, *words, "--base-url", stub.url, "--timesteps", 100, "--dry-run").out
     least = next(line for line in text.splitlines() if " min " in line).split()
-    assert 4 <= float(least[-1]) <= 30  # 100 calls of at least 0.05 s
+    assert 4 <= float(least[-1]) <= 100  # 100 calls of at least 0.05 s, and of a second where much else goes on

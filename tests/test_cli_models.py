@@ -199,7 +199,7 @@ def test_prices_make_costs_and_a_limit_in_money(run, tmp_path):
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_an_interrupt_ends_with_130_keeps_what_is_finished_and_waits_for_no_answer(tmp_path):
     env = {**os.environ, "OPENAI_API_KEY": KEY, "FINTRADING_CACHE": str(tmp_path)}
-    with Stub(BUY, BUY, says("late", delay=60)) as stub:
+    with Stub(BUY, BUY, says("late", delay=1000)) as stub:
         words = ["leaderboard", *ONE, "--base-url", stub.url, *QUICK, "--csv", "rows.csv", "--out", "board.db"]
         command = [str(Path(sys.executable).with_name("fintrading")), *map(str, words)]
         pipe = subprocess.PIPE
@@ -208,7 +208,7 @@ def test_an_interrupt_ends_with_130_keeps_what_is_finished_and_waits_for_no_answ
             assert process.poll() is None
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=100)  # it would be one attempt's 120
     assert process.returncode == 130, out + err
     assert "buy_and_hold" in out
     assert len((tmp_path / "rows.csv").read_text().splitlines()) == 2

@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
@@ -116,7 +117,7 @@ def test_every_fault_has_its_row():
 
 @pytest.mark.parametrize("fault", RETRIED)
 def test_what_may_pass_is_asked_again_and_then_answered(fault, settings):
-    quick = replace(settings, timeout=0.2 if fault == "slow" else 5.0)
+    quick = replace(settings, timeout=1.0 if fault == "slow" else 5.0)
     with Stub(BUY, FAULTS[fault], FAULTS[fault], BUY) as stub:
         (reply,) = ask(stub, quick)
         assert (reply.outcome, reply.attempts, parse(reply).action) == ("ok", 3, "buy")
@@ -125,7 +126,7 @@ def test_what_may_pass_is_asked_again_and_then_answered(fault, settings):
 
 @pytest.mark.parametrize("fault", RETRIED)
 def test_what_does_not_pass_fails_after_the_last_attempt(fault, settings):
-    quick = replace(settings, timeout=0.2 if fault == "slow" else 5.0)
+    quick = replace(settings, timeout=1.0 if fault == "slow" else 5.0)
     with Stub(BUY, FAULTS[fault]) as stub:
         with pytest.raises(ModelFailure) as failure:
             ask(stub, quick)
@@ -247,26 +248,25 @@ def test_a_tool_call_is_an_answer(settings):
 
 
 def test_retry_after_holds_for_every_call_to_the_endpoint(settings):
-    busy = [error(429, "slow down", retry_after="0.4")]
+    busy, asked = [error(429, "slow down", retry_after="0.4")], []
 
     def answer(body):
+        asked.append(time.monotonic())
         return busy.pop() if busy and body["seed"] else BUY
 
     with Stub(answer) as stub, open_model(NAME, replace(settings, base_url=stub.url)) as model:
 
         async def first_then_others():
             first = asyncio.ensure_future(model.complete(MESSAGES, sample=1))
-            while len(stub.requests) < 2:  # preflight and the one that is told to wait
+            while not model._endpoint._opens:  # it was told to wait
                 await asyncio.sleep(0.001)
-            await asyncio.sleep(0.05)
-            started = time.monotonic()
             others = [model.complete(MESSAGES, sample=k) for k in range(2, 5)]
-            replies = await asyncio.gather(first, *others)
-            return replies, time.monotonic() - started
+            return await asyncio.gather(first, *others)
 
-        replies, seconds = wait(first_then_others())
+        replies = wait(first_then_others())
     assert [reply.attempts for reply in replies] == [2, 1, 1, 1]
-    assert seconds > 0.3
+    _preflight, told, *others = asked
+    assert min(others) - told >= 0.4
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,14 @@ def test_a_wait_beyond_ones_patience_fails_at_once_for_all(settings):
 
 
 def test_no_more_requests_are_in_flight_than_allowed(settings):
-    with Stub(BUY, latency=0.05) as stub:
+    together = threading.Barrier(3)
+
+    def answer(body):
+        if body["seed"]:  # no preflight
+            together.wait(60)
+        return BUY
+
+    with Stub(answer, latency=0.05) as stub:
         settings = replace(settings, base_url=stub.url, in_flight=3)
         with open_model(NAME, settings) as model, ThreadPoolExecutor(12) as threads:
             list(threads.map(lambda k: wait(model.complete(MESSAGES, sample=k)), range(1, 13)))
@@ -364,7 +371,14 @@ def test_no_more_requests_are_in_flight_than_allowed(settings):
 
 
 def test_two_models_open_at_once_share_the_bound_of_their_endpoint(settings):
-    with Stub(BUY, latency=0.05) as stub, ThreadPoolExecutor(8) as threads:
+    together = threading.Barrier(2)
+
+    def answer(body):
+        if body["seed"]:  # no preflight
+            together.wait(60)
+        return BUY
+
+    with Stub(answer, latency=0.05) as stub, ThreadPoolExecutor(8) as threads:
         shared = replace(settings, base_url=stub.url, in_flight=2)
         with open_model("openai/one", shared) as one, open_model("openai/two", shared) as two:
             list(threads.map(lambda k: wait((one, two)[k % 2].complete(MESSAGES, sample=k)), range(1, 9)))
@@ -380,7 +394,7 @@ def test_closing_ends_what_is_under_way(settings):
             started = time.monotonic()
         with pytest.raises(RunStopped, match="closed"):
             waiting.result()
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 20  # of 30
 
 
 # --------------------------------------------------------------------------------------------- preflight
@@ -402,14 +416,14 @@ def test_an_endpoint_that_is_not_there_is_told_in_seconds(settings):
         open_model(NAME, replace(settings, base_url="http://127.0.0.1:9/v1")),
     ):
         pass
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 15
 
 
 @pytest.mark.parametrize("fault", [name for name in RETRIED if RETRIED[name] not in client_module.PASSING])
 def test_what_does_not_pass_by_itself_is_tried_twice_before_the_run(fault, settings):
     with Stub(FAULTS[fault]) as stub:
         with pytest.raises(RunStopped, match=f"cannot be had: {RETRIED[fault]}.*{stub.url}, after 2 attempts"):
-            ask(stub, replace(settings, attempts=50, timeout=0.2 if fault == "slow" else 5.0))
+            ask(stub, replace(settings, attempts=50, timeout=1.0 if fault == "slow" else 5.0))
         assert len(stub.requests) == client_module.PREFLIGHT_ATTEMPTS
 
 
@@ -460,7 +474,7 @@ def test_a_host_that_lets_nobody_in_is_no_connection_and_fails_in_seconds(settin
             open_model(NAME, replace(settings, base_url=url, timeout=100.0, attempts=9)),
         ):
             pass
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 30  # of 100
 
 
 @pytest.mark.parametrize("fault", ["bad_key", "forbidden", "unknown_model", "quota"])
@@ -733,11 +747,11 @@ def test_calls_that_waited_for_others_see_what_those_have_spent(settings):
 @pytest.mark.parametrize("answer", [FAULTS["slow"], error(429, "later", retry_after="15")])
 def test_a_limit_in_seconds_ends_attempts_and_pauses(answer, settings):
     with Stub(BUY, answer) as stub:
-        limited = replace(settings, base_url=stub.url, seconds_limit=1.0, timeout=10.0)
+        limited = replace(settings, base_url=stub.url, seconds_limit=2.0, timeout=10.0)
         started = time.monotonic()
-        with pytest.raises(RunStopped, match=r"seconds_limit=1\.0 is reached"), open_model(NAME, limited) as model:
+        with pytest.raises(RunStopped, match=r"seconds_limit=2\.0 is reached"), open_model(NAME, limited) as model:
             wait(model.complete(MESSAGES, sample=1))
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 9  # of 10, or 15
 
 
 def test_a_reply_whose_price_cannot_be_told_is_kept_without_one(settings, monkeypatch):
@@ -988,15 +1002,22 @@ def test_a_call_ends_when_the_last_who_waits_has_left(settings):
 
 
 def test_closing_one_handle_of_a_model_does_not_stop_another(settings):
-    with Stub(BUY, says("late", delay=0.5)) as stub, ThreadPoolExecutor(2) as threads:
+    left = threading.Event()
+
+    def answer(body):
+        if body["seed"]:  # no preflight
+            left.wait(60)
+        return says("late")
+
+    with Stub(answer) as stub, ThreadPoolExecutor(2) as threads:
         shared = replace(settings, base_url=stub.url)
         with open_model(NAME, shared) as stays:
             with open_model(NAME, shared) as leaves:
-                stopped = threads.submit(lambda: wait(leaves.complete(MESSAGES, sample=1)))
-                while len(stub.requests) < 2:
+                both = [threads.submit(lambda of=of: wait(of.complete(MESSAGES, sample=1))) for of in (leaves, stays)]
+                while [flight.waiters for flight in [*stays._shared.flights.values()]] != [2]:
                     time.sleep(0.001)
-                waiting = threads.submit(lambda: wait(stays.complete(MESSAGES, sample=1)))
-                time.sleep(0.1)
+            left.set()
+            stopped, waiting = both
             assert waiting.result().content == "late"
             with pytest.raises(RunStopped):
                 stopped.result()
@@ -1021,7 +1042,7 @@ assert os.waitpid(child, 0)[1] == 0
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_child_has_a_loop_of_its_own():
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
 
 

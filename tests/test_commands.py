@@ -4,10 +4,10 @@ import subprocess
 import sys
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import typer
+from conftest import fintrading
 from typer.testing import CliRunner
 
 from fintrading_agents import commands
@@ -15,7 +15,6 @@ from fintrading_agents.policies import load
 from fintrading_gym import cli
 from fintrading_gym.rollout import Task, find_player
 
-FINTRADING = Path(sys.executable).with_name("fintrading")
 LEARNS = pytest.mark.skipif(not find_spec("stable_baselines3"), reason="needs the extra rl")
 
 
@@ -73,8 +72,7 @@ def test_an_interrupt_keeps_the_policies_that_are_finished_and_ends_with_130(tmp
     ],
 )
 def test_bad_usage_is_one_line_and_ends_with_2(words, told, tmp_path):
-    done = subprocess.run([FINTRADING, "train", *words, "--out", tmp_path / "new"], capture_output=True, text=True)
-    assert done.returncode == 2
+    done = fintrading("train", *words, "--out", tmp_path / "new", code=2)
     assert told in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "new").exists()

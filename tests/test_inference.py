@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from statsmodels.stats.multitest import multipletests
 
 from fintrading_gym import inference
 from fintrading_gym.errors import MissingExtra
 from fintrading_gym.inference import (
     best_of_luck,
+    block_length,
     deflated_sharpe,
     holm,
     improvement,
@@ -26,6 +26,7 @@ from fintrading_gym.inference import (
     t_interval,
 )
 
+# arch and statsmodels are imported where they are used: it takes seconds, and each worker of pytest reads this file.
 SCORES = st.lists(st.integers(0, 20), min_size=1, max_size=6).map(lambda whole: np.array(whole) / 20)
 
 
@@ -42,6 +43,8 @@ def test_values_that_do_not_vary_have_no_interval(values):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_holms_correction_is_that_of_statsmodels(seed):
+    from statsmodels.stats.multitest import multipletests
+
     rng = np.random.default_rng(seed)
     p_values = [*rng.random(10 + seed), *rng.choice([0, 1e-4, 0.01, 0.02, 1], 10)]  # with ties, and out of order
     assert holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1])
@@ -160,6 +163,33 @@ def test_days_are_drawn_in_blocks_as_long_as_their_memory_and_the_same_each_time
     assert mean_block(noise) < 5 < mean_block(memory)
     assert (resampled_days(noise, 50) == resampled_days(noise, 50)).all()
     assert (resampled_days(noise, 50) != resampled_days(noise, 50, stream=1)).any()
+
+
+@pytest.mark.parametrize("days", [10, 11, 16, 49, 50, 126, 400])
+@pytest.mark.parametrize("memory", [1, 3, 12])  # days
+def test_the_days_are_those_that_arch_draws(days, memory):
+    from arch.bootstrap import StationaryBootstrap, optimal_block_length
+
+    rng = np.random.default_rng([days, memory])
+    series = np.stack([np.convolve(rng.normal(0, 0.02, days), np.ones(memory), "full")[:days] for _ in range(3)])
+    with np.errstate(all="ignore"):  # of ten days none are left at the longest lag
+        lengths = optimal_block_length(series.T)["stationary"].to_numpy()
+    assert [block_length(its) for its in series] == pytest.approx(lengths, rel=1e-9)
+    block = lengths.clip(1).mean()
+    theirs = StationaryBootstrap(block, np.arange(days), seed=np.random.default_rng([0, 7]))
+    expected = [theirs.update_indices() for _ in range(40)]
+    assert (resampled_days(series, 40, stream=7) == expected).all()
+
+
+@given(st.lists(st.sampled_from([-0.02, 0.0, 0.01, 0.05]), min_size=10, max_size=60))
+def test_a_block_is_as_long_as_arch_has_it_whatever_the_series(returns):
+    from arch.bootstrap import optimal_block_length
+
+    series = np.array(returns)
+    with np.errstate(all="ignore"):
+        theirs = optimal_block_length(series)["stationary"][0]
+    if np.ptp(series) > 0 and np.isfinite(theirs):
+        assert block_length(series) == pytest.approx(theirs, rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import re
 import resource
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -46,11 +47,11 @@ for k in range(int(sys.argv[3])):
                 kept.add(recipe_of(player, Task(timesteps=40, seed=seed)), row | {"seed": seed}, episode)
                 os.write(writing_end, b"%d\\n" % seed)
     os.close(writing_end)
-    os.read(reading, 100)  # it has begun
-    time.sleep(chance.uniform(0, 0.05))
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
     with os.fdopen(reading, "rb") as told:
+        written.add(int(told.readline()))  # it has begun
+        time.sleep(chance.uniform(0, 0.05))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
         written |= {int(line) for line in told.read().splitlines()}
     found = {row["seed"] for row in rows(path)}
     assert written <= found, written - found
@@ -73,7 +74,7 @@ def started(folder, url, *more, **how):
 def finished(folder, url, *more, code=0, **how):
     """What it printed."""
     process = started(folder, url, *more, **how)
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == code, out + err
     assert KEY not in out + err
     return out, err
@@ -120,6 +121,7 @@ def killed_and_resumed(folder, whole, moments, in_flight):
         time.sleep(seconds)
         process.kill()
         process.communicate()
+        stub.left()
         # What was under way may have been answered to nobody.
         under_way.update(asked(stub)[-in_flight:] if len(stub.requests) > before else ())
     out, _ = finished(folder, stub.url, *flight)
@@ -174,29 +176,37 @@ def test_a_day_that_was_cut_off_is_the_same_after_a_kill_and_in_a_replay(tmp_pat
 
 def test_writers_killed_in_a_loop_lose_nothing_that_was_written(tmp_path):
     words = [sys.executable, "-c", WRITERS, tmp_path / "board.db", "0", "8"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[0]) > 8
+    assert int(done.stdout.split()[0]) >= 8  # each had begun
 
 
 @pytest.mark.slow
-def test_a_second_process_is_refused_and_the_first_goes_on(whole, tmp_path):
-    url = whole[0].url
-    first = started(tmp_path, url, "--timesteps", 100)
-    while not (tmp_path / "board.db").exists():
-        assert first.poll() is None
-        time.sleep(0.01)
-    _, err = finished(tmp_path, url, code=2)
-    assert err.strip() == "fintrading: board.db: another process writes it; wait for it, or give another file"
-    out, err = first.communicate(timeout=100)
-    assert first.returncode == 0, out + err
+def test_a_second_process_is_refused_and_the_first_goes_on(tmp_path):
+    refused = threading.Event()
+
+    def later(body):
+        if (tmp_path / "board.db").exists():  # no preflight
+            refused.wait(100)
+        return answer(body)
+
+    with Stub(later) as stub:
+        first = started(tmp_path, stub.url)
+        while not (tmp_path / "board.db").exists():
+            assert first.poll() is None
+            time.sleep(0.01)
+        _, err = finished(tmp_path, stub.url, code=2)
+        assert err.strip() == "fintrading: board.db: another process writes it; wait for it, or give another file"
+        refused.set()
+        out, err = first.communicate(timeout=600)
+        assert first.returncode == 0, out + err
     assert len(rows(tmp_path / "board.db")) == 6
 
 
 @pytest.mark.slow
 def test_a_disk_that_fills_up_ends_the_run_in_one_line_and_it_goes_on_when_there_is_room(whole, tmp_path):
-    def little_room():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+    def little_room():  # the whole board takes 196,608 bytes, the longest episode alone 98,304
+        resource.setrlimit(resource.RLIMIT_FSIZE, (140_000, 140_000))
 
     stub, _, folder = whole
     cache = ("--cache-file", folder / "cache/replies.sqlite", "--cache", "replay")
@@ -214,7 +224,7 @@ def test_a_disk_that_fills_up_ends_the_run_in_one_line_and_it_goes_on_when_there
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts a file system of its own")
 def test_a_file_system_without_room_ends_the_run_in_one_line(whole, tmp_path):
     stub, _, folder = whole
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=120k", "none", tmp_path], capture_output=True).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=150k", "none", tmp_path], capture_output=True).returncode:
         pytest.skip("this machine mounts nothing")
     try:
         _, err = finished(tmp_path, stub.url, "--cache-file", folder / "cache/replies.sqlite", code=1)

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pytest
 
+from fintrading_gym import leaderboard
 from fintrading_gym.errors import RunStopped
 from fintrading_gym.leaderboard import plan, run
 from fintrading_gym.metrics import earned, hindsight, luck
@@ -101,37 +102,46 @@ def test_a_failed_episode_has_no_score_that_looks_fine():
     assert "cumulative_return" not in row
 
 
-def waiting(task):
-    return lambda observation: time.sleep(0.05) or 2
-
-
-waiting.traits = Traits(concurrent=True)
-
-
 def test_agents_that_wait_play_at_the_same_time_and_rows_say_whose_they_are():
+    together = threading.Barrier(10)
+
+    def waiting(task):
+        return lambda observation: 2 if together.wait(60) else 0
+
+    waiting.traits = Traits(concurrent=True)
     episodes = plan([find_player("flat"), Player("waiting", waiting)], [Task(cell, timesteps=4) for cell in CELLS])
-    started = time.monotonic()
     rows = {place: row for place, row, _ in run(episodes, at_once=10)}
-    assert time.monotonic() - started < 10 * 4 * 0.05
+    assert [row["failure"] for row in rows.values()] == [None] * 20
     assert sorted(rows) == list(range(20))
     assert all(
         rows[k]["agent"] == player.name and rows[k]["cell"] == task.cell for k, (player, task) in enumerate(episodes)
     )
 
 
-def test_a_run_that_is_stopped_gives_what_was_finished_before_it_says_so():
-    decided = threading.Event()
+@pytest.fixture
+def finished(monkeypatch):
+    """Set when an episode of one day has been played, the moment before the run can know."""
+    event, whole = threading.Event(), leaderboard.played
 
+    def played(player, task, *more):
+        result = whole(player, task, *more)
+        if task.timesteps == 1 and player.traits.concurrent:
+            event.set()
+        return result
+
+    monkeypatch.setattr(leaderboard, "played", played)
+    return event
+
+
+def test_a_run_that_is_stopped_gives_what_was_finished_before_it_says_so(finished):
     def limited(task):
         def decide(observation):
             if task.cell == "nvda_bull_2023":
-                decided.wait(10)
+                finished.wait(60)
                 time.sleep(0.5)
                 raise RunStopped("no more tokens")
-            if task.timesteps == 1:
-                decided.set()
-            else:
-                time.sleep(0.1)
+            if task.timesteps > 1:
+                time.sleep(0.3)
             return 2
 
         return decide
@@ -145,15 +155,13 @@ def test_a_run_that_is_stopped_gives_what_was_finished_before_it_says_so():
 
 
 @pytest.mark.parametrize("end", [RunStopped, KeyboardInterrupt])
-def test_what_was_finished_beside_a_player_that_stops_the_run_is_given_first(end):
-    done = threading.Event()
-
+def test_what_was_finished_beside_a_player_that_stops_the_run_is_given_first(end, finished):
     def beside(task):
-        return lambda observation: done.set() or 2
+        return lambda observation: 2
 
     def stopping(task):
         def decide(observation):
-            done.wait(10)
+            finished.wait(60)
             time.sleep(0.5)
             raise end("enough")
 

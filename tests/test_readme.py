@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import fintrading
 from scripted_boards import filled
 
 from fintrading_gym.rollout import Task
@@ -64,9 +65,7 @@ def test_a_command_of_the_readme_runs(command, tmp_path):
     (tmp_path / "outputs/smoke/traces.jsonl").write_bytes((ROOT / "tests/traces.jsonl").read_bytes())
     if " board.db" in command and "--out board.db" not in command:
         filled(tmp_path / "board.db", ["flat"], [Task(timesteps=5)])
-    program = Path(sys.executable).with_name("fintrading")
-    done = subprocess.run([program, *shlex.split(command)[1:]], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    fintrading(*shlex.split(command)[1:], cwd=tmp_path)
 
 
 def test_the_papers_table_in_the_readme_is_what_the_benchmark_prints(tmp_path):

@@ -7,6 +7,7 @@ import types
 from pathlib import Path
 
 import pytest
+from conftest import slower
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -738,12 +739,12 @@ def seconds(text):
 @pytest.mark.parametrize("shard", HOSTILE, ids=ascii)
 def test_64_kib_of_anything_take_a_moment(shard):
     # The regular expressions' own work is not counted above; were it quadratic, this would take many seconds.
-    assert seconds(filled(shard, LIMIT)) < 0.5
-    assert seconds(f'{{"action": "{filled(shard, LIMIT - 100)}"}}') < 0.5
+    took = seconds(filled(shard, LIMIT)), seconds(f'{{"action": "{filled(shard, LIMIT - 100)}"}}')
+    assert max(took) < 0.5 * slower()
 
 
 def test_twenty_thousand_braces_take_less_than_50_ms():
-    assert seconds("{" * 20_000) < 0.05
+    assert seconds("{" * 20_000) < 0.05 * slower()
 
 
 def test_a_long_run_of_reasoning_is_cut_in_linear_time():

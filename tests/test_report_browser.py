@@ -3,9 +3,11 @@
 import json
 import re
 import shutil
+import time
 from contextlib import contextmanager
 
 import pytest
+from conftest import slower
 from scripted_boards import HOSTILE, STAGES, filled, packs_to, prose, talker, tasks_of
 from test_report import AUDIT, broken, run
 
@@ -150,7 +152,7 @@ class Page:
     def until(self, expression):
         from selenium.webdriver.support.ui import WebDriverWait
 
-        return WebDriverWait(self.driver, 10, poll_frequency=0.02).until(lambda _: self.value(expression))
+        return WebDriverWait(self.driver, 60, poll_frequency=0.02).until(lambda _: self.value(expression))
 
     def one(self, selector):
         return self.driver.find_element("css selector", selector)
@@ -493,6 +495,7 @@ def test_the_prose_of_the_boards_here_packs_no_better_than_english():
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_twelve_tasks_eight_agents_and_fifty_days_stay_under_six_megabytes_and_open_in_two_seconds(browser, tmp_path):
     players = [
         talker("llm:scripted/terse", content=40),
@@ -508,10 +511,11 @@ def test_twelve_tasks_eight_agents_and_fifty_days_stay_under_six_megabytes_and_o
     assert run(tmp_path / "board.db").exit_code == 0
     size = (tmp_path / "board.html").stat().st_size
     assert 1_000_000 < size < LARGEST
+    slowest = SLOWEST * slower(time.perf_counter)
     opened = Page(browser, tmp_path / "board.html", fragment="agent=committee:scripted/prose")
-    assert float(opened.value("document.documentElement.dataset.ready")) / 1000 < SLOWEST
+    assert float(opened.value("document.documentElement.dataset.ready")) / 1000 < slowest
     opened.click("#days-filters button")
     began = opened.value("performance.now()")
     opened.until("document.getElementById('day').open")
-    assert (opened.value("performance.now()") - began) / 1000 < SLOWEST
+    assert (opened.value("performance.now()") - began) / 1000 < slowest
     opened.quiet()
