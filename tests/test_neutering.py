@@ -737,8 +737,16 @@ def test_a_price_that_the_view_does_not_print_is_divided_and_what_is_no_price_st
             "at a price of 2.5 billion, P/E 54.30, RSI 45.2, beta 1.25",
         ),
         ("closed at 7, opened 3 stores, $5-7 million", "closed at 7, opened 3 stores, $5-7 million"),
-        ("closed at 1,223.07", "closed at 611.53"),
-        ("trading at 0.04", "trading at 0.0200"),
+        ("closed at 1,023.07", "closed at 511.54"),
+        ("trading at 0.04, and a close of 1,323.07", "trading at 0.04, and a close of 1,323.07"),
+        (
+            "average 98.2 of 100; P/E low 95.3, RSI high of 70.5, RSI's 14-day low: 61.5",
+            "average 98.2 of 100; P/E low 95.3, RSI high of 70.5, RSI's 14-day low: 61.5",
+        ),
+        (
+            "gross margin low 65.1, VIX close 80.5, a high of 71.1 RSI, oil price 88.5, analyst rating average 64.5/100",
+            "gross margin low 65.1, VIX close 80.5, a high of 71.1 RSI, oil price 88.5, analyst rating average 64.5/100",
+        ),
     ],
 )
 @pytest.mark.parametrize("exact", [False, True])
@@ -768,6 +776,18 @@ def test_amounts_of_any_length_come_back():
         "$0.000000000001 $0.000000000002 $0.00",
     ):
         assert entity_map.restore(entity_map.neuter(text)) == text
+
+
+def test_a_number_that_is_left_does_not_come_back_as_a_price():
+    for exact in (False, True):
+        entity_map = EntityMap("TSLA", scale=0.5, exact=exact)
+        text = "closed at 200.50; RSI high of 100.25, RSI low of 70.5, closed at 141.00, a P/E low 70.50, support at 90.5 - 9"
+        told = entity_map.neuter(text)
+        assert "closed at 100.25; RSI high of 100.250," in told
+        assert entity_map.restore(told) == text
+    shown = EntityMap("TSLA", scale=0.5, prices={84.16: 168.32})
+    wrote = "a high of 31.10 RSI; P/E average 20.5; average 6.5 out of 10; target 120.5; the close is 84.16; $120.5"
+    assert shown.restore(wrote) == wrote.replace("84.16", "168.32").replace("$120.5", "$241.00")
 
 
 def test_prices_that_would_read_alike_come_back_as_they_were():

@@ -203,8 +203,9 @@ def _told(record: Mapping[str, Any]) -> str:
     lines.append(f"{record['manner'].capitalize()}{apart}.")
     if record["identity"] != "real":
         lines.append(
-            "The model was told neither names nor dates. Prices without a dollar sign stand as it saw them: "
-            f"100 are {price_text(100 * record['dollars'])} USD."
+            "The model was told neither names nor dates. Prices behind a dollar sign, and those that it was shown, are "
+            "in USD here; of other prices, which stand as it wrote them, 100 are "
+            f"{price_text(100 * record['dollars'])} USD."
         )
     what = record["research"]
     lines.append(

@@ -36,7 +36,22 @@ COUNT = (
     r"(?![^\W_])|Day\s\d{1,5}(?!\d)))"
 )
 
+# What has highs, closes and averages too: with these words right before or behind it, a number is no share's.
+_ELSE = (
+    r"(?:RSI|MACD|VIX|P/?E|EPS|EBITDA|CPI|PPI|PMI|GDP|beta|margins?|yields?|rates?|funds?|ratings?|ratios?|multiples?|index"
+    r"|indices|inflation|unemployment|volatility|scores?|oil|crude|Brent|WTI|gas|gold|silver|copper|bitcoin|ether)"
+)
+_BEFORE = re.compile(rf"(?i)(?<![^\W_]){_ELSE}(?:['\u2019]s)?[\s:,(-]{{1,3}}(?:[\w-]{{1,9}}[\s:]{{1,2}}){{0,2}}$")
+_BEHIND = re.compile(rf"(?i)\s?(?:(?:out\s)?of\s\d|/\s?\d|(?:on\s(?:the\s)?)?{_ELSE}(?![^\W_]))")
+NEAR = (0.25, 6.0)  # times the stock's first price: beyond, a number without a currency is hardly one of its prices
+
 AMOUNTS = re.compile(rf"(?=[$€£¥]|{BEGIN}\w){MONEY}")
+
+
+def of_something_else(priced: re.Match[str]) -> bool:
+    """Whether the words around say that what `PRICED` found is no price of a share."""
+    before = priced.string[max(0, priced.start() - 40) : priced.start()]
+    return bool(_BEFORE.search(before) or _BEHIND.match(priced.string, priced.end()))
 
 
 def with_prices(amount: str, change: Callable[[str], str]) -> str:

@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fintrading_agents.neutering import dates, tokens
-from fintrading_agents.neutering.amounts import AMOUNTS, COUNT, MONEY, NUMBER, PRICED, with_prices
+from fintrading_agents.neutering.amounts import (
+    AMOUNTS,
+    COUNT,
+    MONEY,
+    NEAR,
+    NUMBER,
+    PRICED,
+    of_something_else,
+    with_prices,
+)
 from fintrading_agents.neutering.companies import (
     GLUED,
     SUFFIX,
@@ -27,7 +36,7 @@ from fintrading_agents.neutering.companies import (
     ticker_with_a_mark,
     tidied,
 )
-from fintrading_gym.masking import DATED, PRICE_STEP, SCALED, find_identity, mask, on_grid
+from fintrading_gym.masking import DATED, FIRST_CLOSE, PRICE_STEP, SCALED, find_identity, mask, on_grid
 from fintrading_gym.observations import price_text
 from fintrading_gym.rollout import Task
 from fintrading_gym.windows import Window, iso_date
@@ -60,7 +69,8 @@ class EntityMap:
     `Company-001-002`, and `restore(neuter(text)) == text`.
 
     A price that a text quotes ("$242.40", "closed at 242.40", but not "$2 billion") is multiplied by `scale`
-    as the view's prices are, and `restore` divides. Other numbers stay.
+    as the view's prices are, and `restore` divides. Other numbers stay, and so do those without a currency that are far
+    from the stock's prices, or that their words say are of something else ("RSI high of 70.5").
     """
 
     def __init__(
@@ -125,6 +135,7 @@ class EntityMap:
         self._forms: dict[tuple[str, str], str] = {}  # a token, and a way to write the name: that way's own token
         self._ways: Counter[str] = Counter()  # a token: how many there are
         self._told: dict[str, str] = {}  # a price as texts quote it: as it is told
+        self._left: dict[str, str] = {}  # a number that might be one, and is not: the same number
         self._quoted: dict[str, str] = {}  # and back
         self._heard: set[str] = set()  # amounts that a model wrote, on the view's scale
         self._lock = threading.Lock()
@@ -203,7 +214,8 @@ class EntityMap:
             as_it_is = match["large"] or self._scale == 1
             return match.group() if as_it_is else with_prices(match["money"], lambda number: self._price(number, kept))
         if match["bare"]:
-            return match["cue"] + with_prices(match["bare"], lambda number: self._price(number, kept))
+            told = self._leave if of_something_else(match) else self._bare_price
+            return match["cue"] + with_prices(match["bare"], told)
         if match["count"]:
             return match.group()
         if match["date"]:
@@ -233,6 +245,19 @@ class EntityMap:
             self._forms[token, text] = written = tokens.with_form(token, self._ways[token])
             self._names[written] = text
         return self._forms[token, text]
+
+    def _bare_price(self, number: str) -> str:
+        low, high = NEAR
+        near = low <= float(number.replace(",", "")) * self._scale / FIRST_CLOSE <= high
+        return self._price(number, kept=False) if near else self._leave(number)
+
+    def _leave(self, number: str) -> str:
+        """A number that stays what it is; with more digits where a price was told that reads like it."""
+        if number not in self._left:
+            alike = (f"{number}{'.' * (k > 0 and '.' not in number)}{'0' * k}" for k in range(1000))
+            self._left[number] = next(text for text in alike if text not in self._quoted)
+            self._quoted[self._left[number]] = number
+        return self._left[number]
 
     def _price(self, number: str, kept: bool) -> str:
         if kept and (number in self._quoted or number in self._heard):
@@ -272,7 +297,7 @@ class EntityMap:
         if part.get("money"):
             return match.group() if part["large"] else with_prices(part["money"], self._true_price)
         if part.get("bare"):
-            return part["cue"] + with_prices(part["bare"], self._true_price)
+            return part["cue"] + with_prices(part["bare"], self._known_price)
         if part.get("day"):
             number = int(part["day"])
             return self._days[number - 1] if 0 < number <= len(self._days) else match.group()
@@ -286,6 +311,11 @@ class EntityMap:
     def _true_price(self, number: str) -> str:
         price = self.dollars(float(number.replace(",", "")))
         return self._quoted.get(number) or (price_text(price) if 0 < price < float("inf") else number)
+
+    def _known_price(self, number: str) -> str:
+        """Without a currency it may be anything: only what the map told, or the view prints, is a price."""
+        known = number in self._quoted or float(number.replace(",", "")) in self._printed
+        return self._true_price(number) if known else number
 
     def dollars(self, price: float) -> float:
         """A price on the view's scale, in USD."""
