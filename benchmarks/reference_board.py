@@ -26,6 +26,7 @@ import in_readme
 
 from fintrading_gym import __version__
 from fintrading_gym.export import write_csv
+from fintrading_gym.inference import ALPHA
 from fintrading_gym.ranking import Interval, Standing
 from fintrading_gym.statistics import Statistics, analyse
 from fintrading_gym.store import digest, rows
@@ -96,13 +97,17 @@ def verdict(found: Statistics) -> str:
     first = " and ".join(f"`{s.agent}`" for s in found.standings if s.rank == 1)
     level = sum(s.rank_low == 1 for s in found.standings)
     by_window, smallest = sum(c.pair == "windows" for c in tested), 2 / 2**found.windows
+    alone = f"is {first}'s" if level == 1 else f"is open to {level} agents, {first} at their head by its mean alone"
+    too_few = (
+        f"; {by_window} pairs meet once a window, and no p from {found.windows} windows is below {smallest:.2g}, which"
+        " among so many tests can show nothing"
+    )
     return (
         f"Significant after Holm's correction: {len(differ)} of the {len(tested)} tested pairs of agents"
         f" ({'; '.join(differ) or 'none'}), and of {found.trials} tries {', '.join(skilled) or 'none'} has a Sharpe"
         " ratio above what the luckiest shows without skill.\n"
-        "Not significant: everything else the table seems to say, so that the first rank is open to"
-        f" {level} agents, {first} at their head by its mean alone; {by_window} pairs meet once a window, and no p from"
-        f" {found.windows} windows is below {smallest:.2g}, which among so many tests can show nothing.\n"
+        f"Not significant: everything else the table seems to say; the first rank {alone}"
+        f"{too_few if by_window and smallest * len(tested) > ALPHA else ''}.\n"
     )
 
 
@@ -113,7 +118,7 @@ def readme(found: Statistics) -> str:
 
 
 def main() -> int:
-    """Play what the board lacks, and write what it shows; 1 if an episode failed."""
+    """Play what the board lacks, and write what it shows; 1 if an episode failed or the run was stopped."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--board", type=Path, default=Path("reference_board.db"), help="the board's file")
     options.add_argument("--readme", action="store_true", help="write the README's table as well")
@@ -122,11 +127,16 @@ def main() -> int:
     for words in commands(chosen.board):
         print("fintrading", *words, flush=True)
         well &= fintrading(*words)
+    if not well:
+        print("The board is not whole; call again to go on with it. Nothing else is written.", file=sys.stderr)
+        return 1
     played = rows(chosen.board)
     found = analyse(played)
     page = RESULTS / "reference_board.html"
     for texts in ("all", "none"):
-        fintrading("report", str(chosen.board), "--out", str(page), "--title", "The reference board", "--texts", texts)
+        well &= fintrading(
+            "report", str(chosen.board), "--out", str(page), "--title", "The reference board", "--texts", texts
+        )
         if page.stat().st_size <= SMALL:
             break
     write_csv(RESULTS / "reference_board.csv", played)
@@ -143,7 +153,7 @@ def main() -> int:
     print(readme(found))
     if chosen.readme:
         in_readme.show("reference_board", readme(found))
-    return 0 if well else 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ def export(board: Board, csv: CsvFile = None, parquet: ParquetFile = None, jsonl
     """
     if parquet:
         files.need_pyarrow()
+    beside_them = [path and files.steps_beside(path) for path in (csv, parquet)]
+    files.keep_apart([csv, parquet, jsonl, *beside_them], [board])
     for wanted in filter(None, (csv, parquet, jsonl)):
         wanted.open("a").close()  # one that cannot be written is told before the board is read
     tables = files.as_tables(files.copied(store.episodes(board), jsonl))

@@ -24,7 +24,7 @@ from fintrading_gym import leaderboard as board
 from fintrading_gym.env import FILLS, HOLD_RULES
 from fintrading_gym.errors import DataError, MissingExtra, RunStopped, UnknownName, lookup, one_line
 from fintrading_gym.executors import EXECUTORS, PROCESSES, find_executor
-from fintrading_gym.export import write_csv, write_json
+from fintrading_gym.export import keep_apart, write_csv, write_json
 from fintrading_gym.flags import called, given, with_model_flags, with_options
 from fintrading_gym.ledger import evaluate
 from fintrading_gym.masking import IDENTITIES
@@ -220,8 +220,8 @@ def leaderboard(
     executor: Annotated[str, typer.Option(help=f"What plays agents that compute: {', '.join(EXECUTORS)}.")] = PROCESSES,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; else one a core where that pays.")] = None,
     ray_address: Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster; else Ray runs here.")] = None,
-    csv_file: Annotated[str | None, typer.Option("--csv", help="Write a row an episode to this file.")] = None,
-    json_file: Annotated[str | None, typer.Option("--json", help="The same as JSON.")] = None,
+    csv_file: Annotated[Path | None, typer.Option("--csv", help="Write a row an episode to this file.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="The same as JSON.")] = None,
     **model_flags: Any,
 ) -> None:
     """Play agents x tasks x seeds and rank them.
@@ -244,8 +244,9 @@ def leaderboard(
     ]
     for task in {(task.world, task.cell): task for task in played}.values():
         task.make(observation="vector").close()  # a wrong setting fails before the first episode
+    keep_apart([csv_file, json_file], [out])
     for path in filter(None, (csv_file, json_file)):
-        Path(path).open("a").close()  # the same for a file that cannot be written
+        path.open("a").close()  # the same for a file that cannot be written
     episodes = board.plan(players, played)
     if dry_run:
         with Console(stderr=True).status("Counting ..."):
@@ -270,9 +271,9 @@ def leaderboard(
     if isinstance(ended, RunStopped) and not rows:
         raise ended
     if csv_file:
-        write_csv(Path(csv_file), rows)
+        write_csv(csv_file, rows)
     if json_file:
-        write_json(Path(json_file), rows)
+        write_json(json_file, rows)
     tables.print_boards(rows)
     if moved:
         print(f"{moved} episodes of other code, files, prices or versions under these names are set aside")

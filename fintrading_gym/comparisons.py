@@ -21,11 +21,11 @@ Key = tuple[Any, ...]  # a place, then the values of some columns
 class Comparison:
     """Two ranked agents on the tasks that the board has: `better` has the higher mean score, or they are equal.
 
-    What a pair is depends on what varies. On a task where both agents play another episode at another seed, it is two
+    What a pair is depends on what varies. On a window where both agents play another episode at another seed, it is two
     episodes of the same seed, and the test says whether the agents differ *on these windows*. Where one of them plays
-    the same at every seed (rules do, and a model that was run with one), its other episodes would be copies, and those
-    by other personas nearly so: a pair then is a window, the means over seeds and personas on both sides, and it takes
-    six windows to say anything. An agent that ignores the persona is compared with the mean over the other's personas.
+    the same at every seed (rules do, and a model that was run with one), its other episodes would be copies: a pair
+    then is a window, the means over seeds on both sides, and it takes six windows to say anything. Episodes that differ
+    in the persona alone are copies, or nearly so: they are one, with the mean of their scores.
     """
 
     better: str
@@ -61,12 +61,12 @@ def independent_windows(rows: Iterable[Row]) -> dict[Place, int]:
 
 
 class Scores:
-    """An agent's scores on a task: all, their mean, and the mean at each seed."""
+    """An agent's scores on a task: their mean, and the mean at each seed."""
 
     def __init__(self, by_seed: dict[Any, list[float]]):
-        self.all = np.concatenate(list(by_seed.values()))
-        self.mean = float(self.all.mean())
+        self.mean = float(np.concatenate(list(by_seed.values())).mean())
         self.at = {seed: float(np.mean(scores)) for seed, scores in by_seed.items()}
+        self.each = np.array(list(self.at.values()))
         # Whether a seed makes another episode is seen, not believed: a stored policy plays one at every seed.
         self.vary = float(np.ptp(list(self.at.values()))) > SAME
 
@@ -79,7 +79,6 @@ class Played:
         self.tasks = episodes_by_task([row for row in rows if row["failure"] is None], tasks)
         self.rows = list({id(row): row for its in self.tasks.values() for row in its}.values())
         self.windows = windows
-        self.uses_persona = all(row["persona"] is not None for row in self.rows)
         self._scores: dict[tuple[str, ...], dict[Key, Scores]] = {}
         self.varies = any(scores.vary for scores in self.scores("persona").values())
 
@@ -96,8 +95,10 @@ class Played:
 
 def _compare(a: Played, b: Played, resamples: int) -> Comparison:
     """The two on their common tasks, not yet corrected for the other comparisons."""
-    personas = ("persona",) if a.uses_persona and b.uses_persona else ()
-    mine, others = a.scores(*personas), b.scores(*personas)
+    mine, others = (
+        a.scores(),
+        b.scores(),
+    )  # by window: episodes of one seed that differ in the persona are hardly others
     tasks = [(a.windows[task[0]], mine[task], others[task]) for task in mine if task in others]
     episodes = [x.at[seed] - y.at[seed] for _, x, y in tasks if x.vary and y.vary for seed in x.at if seed in y.at]
     copied = [
@@ -107,7 +108,7 @@ def _compare(a: Played, b: Played, resamples: int) -> Comparison:
     if differences.mean() < 0:
         return _compare(b, a, resamples)
 
-    wins = [(window, inference.improvement(x.all, y.all)) for window, x, y in tasks]
+    wins = [(window, inference.improvement(x.each, y.each)) for window, x, y in tasks]
     wins_by_window = _means_by_window(wins)
     gap_by_window = _means_by_window([(window, x.mean - y.mean) for window, x, y in tasks])
     pair = "episodes" if episodes else "windows"
@@ -116,7 +117,7 @@ def _compare(a: Played, b: Played, resamples: int) -> Comparison:
         p, favours = inference.signed_rank(differences)
         why = "its pairs' ranks do not favour who has the higher mean" if favours < 0 else ""
         if resamples and episodes:
-            ends = inference.improvement_over_episodes([(x.all, y.all) for _, x, y in tasks], resamples)
+            ends = inference.improvement_over_episodes([(x.each, y.each) for _, x, y in tasks], resamples)
         elif resamples:
             ends = inference.improvement_over_windows(wins_by_window, resamples)
     else:

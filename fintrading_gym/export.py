@@ -17,6 +17,19 @@ DAYS = "log_returns"  # of a row: a list, and each step has its own
 OF_DECISION = ("confidence", "reason", "repaired")  # what a decision says beside its action
 
 
+def keep_apart(wanted: Iterable[Path | None], read: Iterable[Path | None]) -> None:
+    """See to it that no file that is to be written is one that is read, or another one that is written.
+
+    Raises:
+        ValueError: it is, under whatever name.
+    """
+    taken = {path.resolve() for path in read if path}
+    for path in filter(None, wanted):
+        if path.resolve() in taken:
+            raise ValueError(f"{path} is read or written here already, and would be overwritten; give another file")
+        taken.add(path.resolve())
+
+
 @dataclass(frozen=True)
 class Tables:
     """A board's episodes and their steps, a row each; a step's `key` says whose it is."""

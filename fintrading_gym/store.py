@@ -161,8 +161,9 @@ def writing(path: Path | None, settings: Mapping[str, Any]) -> Iterator[Store]:
         raise StoreError(f"{_named(path)}: there is no folder {_named(path.parent)}")
     if path.is_dir():
         raise StoreError(f"{_named(path)} is a folder; give a file in it")
+    one = path.resolve()  # two names of one file are one board
     # Its lock ends with the process, however that ends. A lock on the board itself would keep readers out.
-    with _connected(path.with_name(f"{path.name}.lock"), "rwc", 0) as lock:
+    with _connected(one.with_name(f"{one.name}.lock"), "rwc", 0) as lock:
         try:
             lock.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError as fault:

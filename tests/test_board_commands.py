@@ -36,6 +36,26 @@ def test_a_board_in_a_file_is_gone_on_with_and_says_what_it_holds(run):
     assert "oracle is not ranked: knows the future" in run(*BOARD, "--agents", "flat").out  # played by an earlier run
 
 
+@pytest.mark.parametrize("flag", ["--csv", "--json"])
+def test_no_output_goes_over_the_board_or_what_is_read(flag, run):
+    run(*BOARD, "--agents", "flat")
+    before = digest(Path("board.db"))
+    Path("link.db").symlink_to("board.db")
+    Path("traces.jsonl").write_bytes(TRACES.read_bytes())
+    over = "is read or written here already, and would be overwritten; give another file"
+    for name in ("board.db", "link.db"):
+        assert f"{name} {over}" in run(*BOARD, "--agents", "flat", flag, name, code=2).err
+        assert f"{name} {over}" in run("import", "board.db", "traces.jsonl", flag, name, code=2).err
+    assert f"traces.jsonl {over}" in run("import", "traces.jsonl", flag, "traces.jsonl", code=2).err
+    assert (
+        f"board.db {over}"
+        in run("export", "board.db", "--csv" if flag == "--csv" else "--jsonl", "board.db", code=2).err
+    )
+    assert f"rows.csv {over}" in run("export", "board.db", "--jsonl", "rows.csv", "--csv", "rows.csv", code=2).err
+    assert digest(Path("board.db")) == before
+    assert Path("traces.jsonl").read_bytes() == TRACES.read_bytes()
+
+
 def test_again_plays_an_agent_once_more_and_no_other(run):
     run(*BOARD, "--agents", "flat,random")
     text = run(*BOARD, "--agents", "flat,random", "--again", "random").out

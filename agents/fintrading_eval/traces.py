@@ -12,7 +12,7 @@ import typer
 from fintrading_agents.llm import llm
 from fintrading_gym import ENV_ID, __version__, cli, store, tables
 from fintrading_gym import leaderboard as board
-from fintrading_gym.export import write_csv, write_json
+from fintrading_gym.export import keep_apart, write_csv, write_json
 from fintrading_gym.ledger import Ledger, evaluate
 from fintrading_gym.recipes import dumps, key_of, recipe_of
 from fintrading_gym.replies import Decision
@@ -245,6 +245,7 @@ def import_traces(
     """
     if len(files) > 2:
         raise ValueError(f"import takes a board and a run's traces.jsonl, or these alone, and not {len(files)} files")
+    keep_apart([csv_file, json_file], files)
     *boards, traces = files
     imported = read(traces)
     if boards:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from fintrading_agents.models.reply import Reply
 from fintrading_gym.errors import RunStopped
 
+PATIENCE = 30.0  # seconds for which another process may hold the file
 SCHEMA = 1  # of the tables below, and of what a key is made from
 
 MODES = {
@@ -78,7 +80,7 @@ class Cache:
         # SQLite wants to write beside a file with a journal, even to read it; without a journal it need not.
         if not create and not path.with_name(path.name + "-wal").exists():
             uri += "&immutable=1"
-        self._file = sqlite3.connect(uri, uri=True, timeout=30, isolation_level=None, check_same_thread=False)
+        self._file = sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
         try:
             (schema,) = self._file.execute("PRAGMA user_version").fetchone()
             if schema not in ((0, SCHEMA) if create else (SCHEMA,)):
@@ -87,7 +89,7 @@ class Cache:
                 )
             if not create:
                 return
-            self._file.execute("PRAGMA journal_mode = WAL")
+            self._go_wal()
             self._file.execute("PRAGMA synchronous = NORMAL")  # safe against the end of a process, not of the power
             self._file.executescript(TABLES + f"PRAGMA user_version = {SCHEMA};")
         except (sqlite3.DatabaseError, ValueError) as fault:
@@ -95,6 +97,18 @@ class Cache:
             if isinstance(fault, ValueError):
                 raise
             raise ValueError(f"{path} cannot be used as a cache: {fault}") from None
+
+    def _go_wal(self) -> None:
+        """SQLite itself does not wait for another process that does the same to a new file."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._file.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as fault:
+                if fault.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
 
     def get(self, name: str, *, any_outcome: bool) -> Reply | None:
         """The reply kept under a key; of one that is not "ok" only with `any_outcome`."""
