@@ -51,7 +51,7 @@ def test_every_cell_that_is_named_is_played(reference_board, tmp_path):
     words = list(reference_board.commands(tmp_path / "board.db"))
     played = {cell for line in words for cell in line[line.index("--cells") + 1].split(",")}
     assert played == set(CELLS)
-    assert {line[line.index("--personas") + 1] for line in words if EVALUATION[0] in str(line)} == {"all"}
+    assert {line[line.index("--personas") + 1] for line in words if next(iter(EVALUATION)) in str(line)} == {"all"}
     agents = [name for line in words for name in line[line.index("--agents") + 1].split(",")]
     assert {"ppo", "a2c", "dqn", "linear", "oracle"} <= set(agents)
     assert {name.partition(":")[0] for name in agents if ":" in name} == {"llm", "committee", "finmem"}
