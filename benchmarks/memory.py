@@ -10,6 +10,7 @@ Beside it stand the passing to a next day and the vector of one text. All are mi
 the turns of others. All figures are in `results/memory.json`.
 """
 
+import argparse
 import json
 import os
 import platform
@@ -47,6 +48,9 @@ def spread(values: np.ndarray) -> dict[str, float]:
 
 
 def main() -> None:
+    flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    flags.add_argument("--out", type=Path, default=RESULTS)
+    out = flags.parse_args().out
     rng = np.random.default_rng(0)
     figures: dict[str, Any] = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -84,7 +88,7 @@ def main() -> None:
             },
         }
         assert sum(memory.sizes().values()) == size  # nothing was forgotten meanwhile
-    RESULTS.write_text(json.dumps(figures, indent=1) + "\n")
+    out.write_text(json.dumps(figures, indent=1) + "\n")
     print(json.dumps(figures, indent=1))
 
 

@@ -5,6 +5,7 @@ from itertools import chain
 from typing import Any
 
 SILENT = ("empty", "only_reasoning")  # of replies.REASONS: nothing was said
+EMPTY = "empty"  # the outcome of a call in which no decision was looked for
 
 
 def counts(log: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -19,6 +20,7 @@ def counts(log: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     days = [[call for call in day["calls"] if "outcome" in call] for day in log]
     calls = list(chain.from_iterable(days))
     verdicts = [[call["verdict"] for call in day if "verdict" in call] for day in days]
+    silent = [call["verdict"]["reason"] in SILENT if "verdict" in call else call["outcome"] == EMPTY for call in calls]
     usages = [call["usage"] or {} for call in calls]
     return {
         "calls": len(calls),
@@ -27,7 +29,7 @@ def counts(log: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "cost_usd": _sum([call["cost"] for call in calls]),
         "paid_usd": _sum([call["cost"] for call in calls if not call["cached"]]),
         "cache_hits": sum(call["cached"] for call in calls),
-        "empty_replies": sum(verdict["reason"] in SILENT for verdict in chain.from_iterable(verdicts)),
+        "empty_replies": sum(silent),
         "format_nudges": sum(len(day) - 1 for day in verdicts if day),
         "self_heals": sum(len(day) > 1 and day[-1]["action"] is not None for day in verdicts),
     }

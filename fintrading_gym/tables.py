@@ -30,6 +30,7 @@ BOARD = {  # column of the table: what it shows, and how it is printed
     "MDD": ("max_drawdown", ".2f"),
 }
 SURE = {"score": ("score", ".2f"), "CR": ("cumulative_return", "+.2f")}  # what an interval is printed of
+UNDECIDED = "none"
 NO_INTERVALS = "a gap within the sd is no difference in skill"
 
 
@@ -162,9 +163,9 @@ def _models_table(rows: list[Row]) -> Table:
     counted = {"tokens": ("tokens_in", "tokens_out"), "USD": ("cost_usd",), "cached": ("cache_hits",)}
     counted |= {"empty": ("empty_replies",), "nudges": ("format_nudges",)}  # narrow: the rest is in --json
     table = _table("What the models did")
-    _columns(table, ["agent", *reversed(ACTIONS), *counted])
+    _columns(table, ["agent", *reversed(ACTIONS), UNDECIDED, *counted])
     for agent, its in by_agent(rows).items():
-        shares = [f"{share:.0%}" for share in _shares(its).values()] or ["-"] * len(ACTIONS)
+        shares = [f"{share:.0%}" for share in _shares(its).values()] or ["-"] * (len(ACTIONS) + 1)
         sums = [known_sum(its, *names) for names in counted.values()]
         numbers = ["-" if n is None else f"{n:.4f}" if isinstance(n, float) else f"{n:,}" for n in sums]
         table.add_row(escape(agent), *shares, *numbers)
@@ -172,9 +173,14 @@ def _models_table(rows: list[Row]) -> Table:
 
 
 def _shares(rows: list[Row]) -> dict[str, float]:
-    """Mean share of each decision over the episodes that were played to the end."""
+    """Mean share of each decision over the episodes that were played to the end, and of the days without one."""
     whole = [row for row in rows if row["failure"] is None]
-    return {name: float(np.mean([row[f"{name}_share"] for row in whole])) for name in reversed(ACTIONS) if whole}
+    if not whole:
+        return {}
+    shares = {name: float(np.mean([row[f"{name}_share"] for row in whole])) for name in reversed(ACTIONS)}
+    undecided = float(np.mean([1 - row["coverage"] for row in whole]))
+    # Where there is no decision the environment holds; the agent did not say so.
+    return shares | {"hold": max(shares["hold"] - undecided, 0.0), UNDECIDED: undecided}
 
 
 def _told(rows: list[Row], world: str) -> list[str]:

@@ -239,3 +239,20 @@ def test_the_live_line_warns_where_one_decision_is_nearly_all(buys, sells, alert
 def test_play_ends_with_the_warning(days, alert, run):
     last = run("play", "llm:scripted/buy", "--timesteps", days).out.strip().splitlines()[-1]
     assert last.startswith("llm:scripted/buy decided buy on 100% of its days") == alert
+
+
+def test_a_day_without_a_decision_is_no_hold_in_what_the_models_did(run):
+    agents = "committee:scripted/momentum,llm:scripted/momentum"
+    text = run(
+        "leaderboard", "--agents", agents, "--cells", "tsla_main", "--seeds", 1, "--timesteps", 3, "--form", "prose"
+    ).out
+    did = text[text.index("What the models did") :]
+    assert next(line for line in did.splitlines() if " none " in line).split()[:5] == [
+        "agent",
+        "buy",
+        "hold",
+        "sell",
+        "none",
+    ]
+    shares = next(line for line in did.splitlines() if line.startswith(" committee")).split()
+    assert shares[-9:-5] == ["0%", "0%", "0%", "100%"]

@@ -40,6 +40,9 @@ def test_what_is_told_of_another_ticker_is_left_out(tmp_path):
     path = written(tmp_path, line_of("2022-10-07", ticker="TSLA"), line_of("2022-10-07", ticker="SPY"), line_of(""))
     assert [item.ticker for item in read_sources(path)] == ["TSLA", "SPY", ""]
     assert [item.ticker for item in read_sources(path, "TSLA")] == ["TSLA", ""]
+    spelt = ["tsla", "NASDAQ:TSLA", "nasdaq: tsla", "$TSLA", "TSLAX", "SPY"]
+    path = written(tmp_path, *(line_of("2022-10-07", ticker=ticker) for ticker in spelt))
+    assert [item.ticker for item in read_sources(path, "TSLA")] == spelt[:4]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def read_sources(path: str | Path, ticker: str | None = None) -> list[Item]:
 
     Args:
         path: of the file.
-        ticker: leave out what is told of another one; None: keep all.
+        ticker: leave out what is told of another one ("tsla" and "NASDAQ:TSLA" are TSLA); None: keep all.
 
     Raises:
         DataError: the file cannot be read, or a line is none; the message names file and line.
@@ -56,7 +56,12 @@ def read_sources(path: str | Path, ticker: str | None = None) -> list[Item]:
     except (TypeError, ValueError) as fault:  # no path, no UTF-8
         raise DataError(f"{name} is no JSONL file ({fault})") from None
     items = [_item(line, f"{name}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
-    return [item for item in items if ticker is None or item.ticker in ("", ticker)]
+    return [item for item in items if ticker is None or _bare(item.ticker) in ("", _bare(ticker))]
+
+
+def _bare(ticker: str) -> str:
+    """A ticker without its exchange, in capitals."""
+    return ticker.rpartition(":")[2].strip().lstrip("$").upper()
 
 
 def known(items: Iterable[Item], day: str) -> tuple[list[Item], int]:
