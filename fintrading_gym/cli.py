@@ -31,6 +31,7 @@ from fintrading_gym.masking import IDENTITIES
 from fintrading_gym.observations import DETAILS, PERSONAS
 from fintrading_gym.progress import FEW, watched
 from fintrading_gym.rollout import Player, Task, find_player, load, registered
+from fintrading_gym.windows import files_of
 from fintrading_gym.worlds import WORLDS
 
 COMMANDS = "fintrading_gym.commands"  # the entry-point group by which other packages' commands are found
@@ -244,7 +245,7 @@ def leaderboard(
     ]
     for task in {(task.world, task.cell): task for task in played}.values():
         task.make(observation="vector").close()  # a wrong setting fails before the first episode
-    keep_apart([csv_file, json_file], [out])
+    keep_apart([out, csv_file, json_file], files_of(_names(cells)))
     for path in filter(None, (csv_file, json_file)):
         path.open("a").close()  # the same for a file that cannot be written
     episodes = board.plan(players, played)

@@ -6,7 +6,7 @@ import io
 import math
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date as Date  # noqa: N812 - `date` is a column here
@@ -134,6 +134,12 @@ PAPER: dict[str, Window] = {
     "paper_tsla_ablation": Window("TSLA", "2022-06-16", "2022-12-27"),
 }
 CELLS: dict[str, Window] = EVALUATION | PAPER
+
+
+def files_of(cells: Iterable[str]) -> list[Path]:
+    """The tables of one's own among cells of the form FILE.csv:FIRST:LAST."""
+    names = [cell.rsplit(":", 2)[0] for cell in cells]
+    return [Path(name) for name in names if name.lower().endswith(".csv")]
 
 
 def find_window(cell: str | Window) -> Window:

@@ -51,6 +51,12 @@ def test_no_output_goes_over_the_board_or_what_is_read(flag, run):
         f"board.db {over}"
         in run("export", "board.db", "--csv" if flag == "--csv" else "--jsonl", "board.db", code=2).err
     )
+    assert f"board.db {over}" in run("report", "board.db", "--out", "board.db", code=2).err
+    Path("mine.csv").write_bytes((Path(__file__).parent.parent / "data/AAPL.csv").read_bytes())
+    mine = ("leaderboard", "--agents", "flat", "--cells", "mine.csv:2022-10-06:2022-12-30", flag, "mine.csv")
+    assert f"mine.csv {over}" in run(*mine, code=2).err
+    once = ("analyse", "MINE", "--day", "2022-10-06", "--prices", "mine.csv", "--model", "scripted/committee")
+    assert f"mine.csv {over}" in run(*once, "--json", "mine.csv", code=2).err
     assert f"rows.csv {over}" in run("export", "board.db", "--jsonl", "rows.csv", "--csv", "rows.csv", code=2).err
     assert digest(Path("board.db")) == before
     assert Path("traces.jsonl").read_bytes() == TRACES.read_bytes()

@@ -23,6 +23,7 @@ from fintrading_agents.transcript import Transcript
 from fintrading_gym import __version__
 from fintrading_gym.cli import Detail, fail
 from fintrading_gym.errors import DataError, RunStopped, lookup
+from fintrading_gym.export import keep_apart
 from fintrading_gym.flags import AGENT_NAMES, given, with_model_flags, with_options
 from fintrading_gym.masking import mask
 from fintrading_gym.observations import DETAILS, PERSONAS, Sight, percent_text, price_text
@@ -64,6 +65,8 @@ def analyse(
     lookup("detail", detail or DETAILS[0], dict.fromkeys(DETAILS))
     window, later = until(ticker, day, prices)
     task = Task(window, persona, timesteps=1, detail=detail, identity="real" if live else "masked")
+    read = [Path(path) for path in (prices, model_prices, options.get("sources")) if path]
+    keep_apart([json_file, out], read)
     for path in filter(None, (json_file, out)):
         path.open("a").close()  # one that cannot be written is told before anything is paid for
     console = Console(stderr=True, highlight=False, soft_wrap=True)

@@ -8,6 +8,7 @@ import typer
 
 from fintrading_gym import store
 from fintrading_gym.errors import brief, did_you_mean, lookup
+from fintrading_gym.export import keep_apart
 from fintrading_gym.report.contents import TEXTS, contents
 from fintrading_gym.report.page import page
 from fintrading_gym.report.texts import texts_of
@@ -32,8 +33,7 @@ def report(
     """
     lookup("texts", texts, TEXTS)
     path = out or board.with_suffix(".html")
-    if path.resolve() == board.resolve():
-        raise ValueError(f"{path} is the board itself, and would be overwritten; give another --out")
+    keep_apart([path], [board, *(audits or ())])
     stored = list(store.episodes(board))
     if not stored:
         raise ValueError(f"{board} holds no episode yet; fintrading leaderboard --out {board} plays some")

@@ -15,12 +15,14 @@ from fintrading_agents.audit.report import audit as measure
 from fintrading_agents.egress import Egress, Leak
 from fintrading_agents.models import ModelFailure
 from fintrading_gym.errors import RunStopped
+from fintrading_gym.export import keep_apart
 from fintrading_gym.flags import given, with_model_flags, with_options
 from fintrading_gym.masking import IDENTITIES
 from fintrading_gym.recipes import task_of
 from fintrading_gym.rollout import Task, find_player
 from fintrading_gym.store import episodes, is_board
 from fintrading_gym.stored import name_of
+from fintrading_gym.windows import files_of
 
 DEFAULT = Plan()
 
@@ -54,6 +56,7 @@ def audit(
     plan = Plan(named, persona, identity, views, recalls, points, samples, stretches, steps, seeds, cutoff=cutoff)
     for cell in plan.cells:
         Task(cell, persona).make(observation="vector").close()  # a wrong setting is told before the first question
+    keep_apart([json_file, card_file], files_of(plan.cells))
     for path in filter(None, (json_file, card_file)):
         path.open("a").close()  # the same for a file that cannot be written
     with Console(stderr=True).status("") as status:

@@ -345,11 +345,8 @@ def _printed(window: Window, lookback: int, identity: str, last: int) -> Mapping
 
     Scaled to 100 and rounded, two prices of a dear stock may read alike: the latest is meant, and the close of its day.
     """
-    bars, true, rows = (
-        mask(window, lookback, identity),
-        window.load(),
-        slice(max(0, window.span()[0] - max(YEAR, lookback)), last + 1),
-    )
+    bars, true = mask(window, lookback, identity), window.load()
+    rows = slice(max(0, window.span()[0] - max(YEAR, lookback)), last + 1)
     told = np.stack([bars.open, bars.high, bars.low, bars.close], axis=1)[rows].ravel().tolist()
     meant = np.stack([true.open, true.high, true.low, true.close], axis=1)[rows].ravel().tolist()
     return MappingProxyType(dict(zip((float(price_text(price)) for price in told), meant, strict=True)))
